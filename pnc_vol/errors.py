@@ -265,17 +265,7 @@ AlreadyFlushedError = AlreadyDoneError
 
 
 class LockedError(PncVolError, BlockingIOError):
-    """Another process, or another opening, has the file open for writing. `errno` is `errno.EAGAIN`, as in h5py.
-
-    Attributes
-    ----------
-    pid : int
-        The process that holds the lock, on its host; 0 if that is not known.
-    """
-
-    def __init__(self, *args: Any, pid: int = 0) -> None:
-        super().__init__(*args)
-        self.pid = pid
+    """Another process, or another opening, has the file open for writing. `errno` is `errno.EAGAIN`, as in h5py."""
 
 
 class RequestPendingError(PncVolError, RuntimeError):

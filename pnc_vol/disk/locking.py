@@ -2,15 +2,10 @@
 
 Knows: descriptors, record locks, processes. Does not know: headers, sessions; other ranks, which hold nothing.
 
-The lock is an open file description lock (``F_OFD_SETLK`` of Linux) on the data file itself, for writing, on a range of
-bytes that no file reaches: from byte 2^62 on. Its length identifies the holder; the system returns it when asked what
-is in the way::
-
-    length = 1 + process id + 2^32 x (29 bits of a hash of the host's name)
-
-No other file is needed, and nothing is left behind: the system removes the lock when the last descriptor of that
-opening is closed, however the process ends. Where there are no such locks, ``flock`` is used, which does not name the
-holder.
+The lock is an open file description lock (``F_OFD_SETLK`` of Linux) on the data file itself, for writing, on the byte
+2^62, which no file reaches. No other file is needed, and nothing is left behind: the system removes the lock when the
+last descriptor of that opening is closed, however the process ends. Where there are no such locks, ``flock`` is used.
+Who holds the lock neither kind tells: to ``F_OFD_GETLK`` and ``F_GETLK`` alike, Linux answers process -1.
 
 Rules
 -----
@@ -26,10 +21,8 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import functools
 import os
 import struct
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakSet
@@ -47,7 +40,6 @@ Key = tuple[int, int]
 _FLOCK = struct.Struct("hhqqi4x")
 """``struct flock`` of Linux's C libraries with 64-bit offsets: type, whence, start, length, process."""
 _START = 1 << 62
-_PIDS, _HOSTS = 1 << 32, 1 << 29
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 _TAKEN = (errno.EAGAIN, errno.EACCES)
 _OFD = hasattr(fcntl, "F_OFD_SETLK")
@@ -124,7 +116,7 @@ class Held:
             if not _OFD:
                 self.system.flock(fd, exclusive=True)
                 return
-            self.system.record_lock(fd, fcntl.F_OFD_SETLK, _packed(fcntl.F_WRLCK, _length(self.system.getpid())))
+            self.system.record_lock(fd, fcntl.F_OFD_SETLK, _packed(fcntl.F_WRLCK))
         except OSError as error:
             if error.errno in _TAKEN:
                 raise self._refused(fd) from None
@@ -133,25 +125,22 @@ class Held:
             self._without(error)
 
     def _refused(self, fd: int) -> LockedError:
-        pid, host = 0, ""
-        if _OFD:
-            with suppress(OSError):
-                found = _FLOCK.unpack(self.system.record_lock(fd, fcntl.F_OFD_GETLK, _packed(fcntl.F_WRLCK, 1)))
-                if found[0] != fcntl.F_UNLCK and found[2] == _START:
-                    pid, where = (found[3] - 1) % _PIDS, (found[3] - 1) // _PIDS
-                    host = f"host {os.uname().nodename}" if where == _host() else "another host"
-        if pid and pid == self.system.getpid() and host != "another host":
-            who = f"this process ({pid}) itself, in another session"
+        there = self.system.fstat(fd)
+        if any((there.st_dev, there.st_ino) in held.fds for held in tuple(_all) if held is not self):
+            who = "this process itself, in another session"
         else:
-            who = f"process {pid} on {host}" if pid else "another process"
-        advice = "wait until it is closed there; locking=False opens it nevertheless, if nobody writes to it"
+            who = "another process"
+        advice = (
+            f"wait until it is closed there ('lsof {self.path}', on the machine where it runs, finds it); "
+            "locking=False opens the file nevertheless, if nobody writes to it"
+        )
         if launched():
             advice = (
                 "this is a process of an MPI job: to write one file from all ranks pass driver='mpio' and "
                 "comm=MPI.COMM_WORLD, or give each rank a file of its own"
             )
         text = f"unable to lock file: held by {who}, which has it open for writing; {advice}"
-        return LockedError(errno.EAGAIN, text, self.path, pid=pid)
+        return LockedError(errno.EAGAIN, text, self.path)
 
     def _without(self, error: OSError) -> None:
         """What to do where there are no locks."""
@@ -208,7 +197,7 @@ class Held:
         if key not in self.fds:
             return
         if self.locking is not False and _OFD:
-            _quietly(self.system.record_lock, self.fds[key], fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK, 0))
+            _quietly(self.system.record_lock, self.fds[key], fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK))
         # Ctrl-C before it was closed leaves the descriptor to the next call.
         _quietly(self.system.close, self.fds[key])
         del self.fds[key]
@@ -238,14 +227,5 @@ def _quietly(call: Callable[..., object], *args: object) -> None:
         return
 
 
-def _packed(kind: int, length: int) -> bytes:
-    return _FLOCK.pack(kind, os.SEEK_SET, _START, length, 0)
-
-
-def _length(pid: int) -> int:
-    return 1 + pid % _PIDS + _PIDS * _host()
-
-
-@functools.cache
-def _host() -> int:
-    return zlib.crc32(os.fsencode(os.uname().nodename)) % _HOSTS
+def _packed(kind: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, _START, 1, 0)

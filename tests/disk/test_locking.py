@@ -79,12 +79,11 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 def test_what_another_process_writes_is_refused(other: Other, path: pathlib.Path, mode: str) -> None:
     assert other(f"f = pnc_vol.File({str(path)!r}, 'r+')") == "done"
     before = path.read_bytes()
-    with pytest.raises(BlockingIOError, match="unable to lock file: held by process") as caught:
+    with pytest.raises(BlockingIOError, match="unable to lock file: held by another process") as caught:
         pnc_vol.File(path, mode)
     assert isinstance(caught.value, LockedError)
     assert caught.value.errno == errno.EAGAIN
-    assert caught.value.pid == other.process.pid
-    assert f"process {other.process.pid} on host {os.uname().nodename}" in str(caught.value)
+    assert f"'lsof {path}'" in str(caught.value)
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
     with pnc_vol.File(path) as reader:
@@ -129,8 +128,8 @@ def test_the_name_is_never_without_a_lock(path: pathlib.Path) -> None:
                 try:
                     pnc_vol.File(path, "r+", system=HookedSystem()).close()
                     tried.append((name, "opened"))
-                except LockedError:
-                    tried.append((name, "refused"))
+                except LockedError as error:
+                    tried.append((name, "refused" if "this process itself" in str(error) else str(error)))
                 armed.append(True)
             return result
 
@@ -284,9 +283,8 @@ def test_without_these_locks_flock_is_used(monkeypatch: pytest.MonkeyPatch, path
     monkeypatch.setattr("pnc_vol.disk.locking._OFD", False)
     assert other("import pnc_vol.disk.locking as l; l._OFD = False") == "done"
     assert other(f"f = pnc_vol.File({str(path)!r}, 'r+')") == "done"
-    with pytest.raises(LockedError, match="held by another process") as caught:
+    with pytest.raises(LockedError, match="held by another process"):
         pnc_vol.File(path, "r+")
-    assert caught.value.pid == 0
     assert other("f.close()") == "done"
     pnc_vol.File(path, "r+").close()
 

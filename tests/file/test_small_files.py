@@ -9,7 +9,7 @@ from types import FrameType
 import pnc_vol
 from pnc_vol.testing.faults import TraceSystem
 
-CREATE = ["realpath", "getpid", "stat", "lstat", "lstat", "token", "open", "pwrite", "getpid", "record_lock", "fstat"]
+CREATE = ["realpath", "getpid", "stat", "lstat", "lstat", "token", "open", "pwrite", "record_lock", "fstat"]
 NAME = ["rename", "unlink"]
 CLOSE_NEW = [
     "pwrite", "fstat", "stat", "stat", "unlink", "open", "fchmod", "pwrite", "fstat", "close", "pwrite", "unlink",
