@@ -57,7 +57,7 @@ def test_the_oldest_versions_that_ci_tries_are_those_that_are_allowed() -> None:
 
 
 def test_the_citation_can_be_read() -> None:
-    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed (pip install 'pnc-vol[jobs]')")
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed (pip install 'pnc-vol[test]')")
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert {"cff-version", "message", "title", "authors"} <= cited.keys()
     assert cited["license"] == "BSD-3-Clause"

@@ -17,7 +17,6 @@
 `run`           the verb: a script with pnc_vol in the place of h5py; ``children/`` for the processes it starts
 `plan`          the verb: what each flush of a script writes, with `dry_run`: on copies of the files
 `profile`       the verb: where the time of collective writes went, from timelines
-`jobs`          the verb: batch scripts of a study, and their results
 `doctor`        the verb: versions, options, the file system
 `view`          the verb: files in a browser
 `demo`          the verb: an example from HDF5 to NetCDF and back

@@ -27,7 +27,6 @@ VERBS = {
     "run": "Run a script with pnc_vol instead of h5py.",
     "plan": "Run a script, and print what each flush writes.",
     "profile": "Sum where the time of collective writes went, from timelines of ranks.",
-    "jobs": "Write batch scripts for a study with a benchmark, and collect the results.",
     "doctor": "Say what is installed and in force, what the file system can do, what would be faster.",
     "view": "Show files in a web browser.",
     "demo": "Write a small HDF5 file, convert it, and read it with other programs.",
