@@ -135,9 +135,9 @@ class System:
     def fchown(self, fd: int, user: int, group: int) -> None:
         os.fchown(fd, user, group)
 
-    def flock(self, fd: int, *, exclusive: bool, wait: bool = False) -> None:
-        """Lock the whole file until `fd` is closed; `BlockingIOError` if somebody has it and `wait` is False."""
-        fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
+    def flock(self, fd: int) -> None:
+        """Lock the whole file until `fd` is closed; `BlockingIOError` if somebody has it."""
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def record_lock(self, fd: int, command: int, asked: bytes) -> bytes:
         """``fcntl`` with a ``struct flock``, which comes back as the system changed it; see `disk.locking`."""

@@ -192,7 +192,7 @@ def is_alive(system: System, folder: str, lock: str) -> bool:
         if lock in name:
             fd = system.open(os.path.join(folder, name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
-                system.flock(fd, exclusive=True)
+                system.flock(fd)
             except OSError as error:
                 if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
                     return True
@@ -318,7 +318,7 @@ def _lock_note(system: System, note: str) -> int:
     for _ in range(_PATIENCE):
         try:
             fd = system.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            system.flock(fd, exclusive=True)
+            system.flock(fd)
             mine, there = system.fstat(fd), system.lstat(note)
             if (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino):
                 return fd

@@ -68,7 +68,7 @@ def lock_of_writer(system: System, path: str) -> int:
     """
     fd = system.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     with suppress(OSError):
-        system.flock(fd, exclusive=True)
+        system.flock(fd)
     return fd
 
 

@@ -136,7 +136,7 @@ def _file_system(folder: str) -> Found:
         path = os.path.join(scratch, "try")
         fd = REAL.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            found["locks"] = _can(lambda: REAL.flock(fd, exclusive=True))
+            found["locks"] = _can(lambda: REAL.flock(fd))
             found["reserving space"] = _can(lambda: REAL.fallocate(fd, 0, 1 << 20))
             found["copies in the kernel"] = _can(lambda: _copied(scratch, fd))
             found["extended attributes"] = _can(lambda: REAL.setxattr(path, "user.pnc_vol", b"1"))

@@ -114,7 +114,7 @@ class Held:
             return
         try:
             if not _OFD:
-                self.system.flock(fd, exclusive=True)
+                self.system.flock(fd)
                 return
             self.system.record_lock(fd, fcntl.F_OFD_SETLK, _packed(fcntl.F_WRLCK))
         except OSError as error:

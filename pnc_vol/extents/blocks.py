@@ -20,7 +20,7 @@ import numpy as np
 
 from pnc_vol.extents.model import Extents, Int64, Runs, one_extent
 
-__all__ = ["block_shape", "blocks", "extents_between", "groups", "rounds", "runs_between"]
+__all__ = ["block_shape", "blocks", "groups", "rounds", "runs_between"]
 
 Block = tuple[slice, ...]
 
@@ -62,19 +62,6 @@ def rounds(extents: Extents, nbytes: int) -> Iterator[Extents]:
     for low in range(0, total, nbytes):
         part, skip, some = _between(start, end, low, min(low + nbytes, total))
         yield Extents(offset[part] + skip, some, place[part] + skip)
-
-
-def extents_between(extents: Extents, end: Int64, first: int, last: int) -> Extents:
-    """What lies in a part of the file.
-
-    Parameters
-    ----------
-    extents : Extents, sorted by offset and disjoint.
-    end : int64[n], where each ends in the file: their offsets and lengths added once for many calls.
-    first, last : int, bytes from the start of the file.
-    """
-    part, skip, length = _between(extents.offset, end, first, last)
-    return Extents(extents.offset[part] + skip, length, extents.place[part] + skip)
 
 
 def runs_between(runs: Runs, begin: Int64, end: Int64, first: int, count: int) -> Runs:

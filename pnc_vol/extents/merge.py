@@ -60,14 +60,12 @@ def _joined(extents: Extents) -> Extents:
     return Extents(offset[heads], np.add.reduceat(length, heads), place[heads])
 
 
-def last_wins(extents: Extents, *, sorted_hint: bool = False) -> Extents:
+def last_wins(extents: Extents) -> Extents:
     """What the file holds after the extents are written one after another, in disjoint extents.
 
     Parameters
     ----------
     extents : Extents, in posting order.
-    sorted_hint : bool
-        The caller knows that the offsets never decrease, which saves the look at it.
 
     Returns
     -------
@@ -87,7 +85,7 @@ def last_wins(extents: Extents, *, sorted_hint: bool = False) -> Extents:
         return _joined(posted)
     ranks: Int64 | None = None
     made = posted
-    if not sorted_hint and count_nonzero(posted.offset[1:] < posted.offset[:-1]):
+    if count_nonzero(posted.offset[1:] < posted.offset[:-1]):
         ranks = _stable_order(posted.offset)
         made = _taken(posted, ranks)
     if not count_nonzero(_overlaps(made)):

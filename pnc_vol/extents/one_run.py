@@ -8,35 +8,22 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-__all__ = ["FewRuns", "Run", "few_runs", "one_run"]
+__all__ = ["FewRuns", "few_runs"]
 
 Shape = tuple[int, ...]
-Run = tuple[int, int, Shape]
-"""First element and elements, counted in C order, and the shape of the result."""
-
 FewRuns = tuple[int, int, Shape, int, int]
-"""First element, elements of a run, shape of the result, number of runs, elements from one run to the next."""
-
-
-def one_run(shape: Shape, args: Any) -> Run | None:
-    """First element, elements and shape of what integers and slices select, if it is one run; else None.
-
-    None also for what `select` refuses, so that it is asked then.
-
-    Examples
-    --------
-    >>> one_run((4, 6), (1, slice(2, 4))), one_run((4, 6), (slice(None), 1))
-    ((8, 2, (2,)), None)
-    """
-    found = few_runs(shape, args)
-    return found[:3] if found is not None and found[3] == 1 else None
+"""First element, elements of a run, shape of the result, number of runs, elements between two begins; in C order."""
 
 
 def few_runs(shape: Shape, args: Any) -> FewRuns | None:
-    """As `one_run`, also for several runs of equal length at equal distances: a block, a column.
+    """The runs that are selected, if they are one or a few of equal length at equal distances: a block, a column.
+
+    None if the indices take a selection.
 
     Examples
     --------
+    >>> few_runs((4, 6), (1, slice(2, 4)))
+    (8, 2, (2,), 1, 0)
     >>> few_runs((4, 6), (slice(1, 3), slice(2, 4)))
     (8, 2, (2, 2), 2, 6)
     """

@@ -79,26 +79,21 @@ class Alignment:
     var_align : start of the fixed variables (hint ``nc_var_align_size``).
     record_align : start of the record section (hint ``nc_record_align_size``).
     header_free : kept free behind the header (``h_minfree``).
-    var_free : kept free behind the fixed variables (``v_minfree``).
     element_align : start of each fixed variable of an 8-byte type; 4 leaves no gaps, as PnetCDF does.
     """
 
-    __slots__ = ("element_align", "header_free", "record_align", "var_align", "var_free")
+    __slots__ = ("element_align", "header_free", "record_align", "var_align")
 
     var_align: int
     record_align: int
     header_free: int
-    var_free: int
     element_align: int
 
-    def __init__(
-        self, var_align: int = 4, record_align: int = 4, header_free: int = 0, var_free: int = 0, element_align: int = 8
-    ) -> None:
+    def __init__(self, var_align: int = 4, record_align: int = 4, header_free: int = 0, element_align: int = 8) -> None:
         for name, value, least in (
             ("var_align", var_align, 4),
             ("record_align", record_align, 4),
             ("header_free", header_free, 0),
-            ("var_free", var_free, 0),
             ("element_align", element_align, 4),
         ):
             if value < 0:
@@ -164,7 +159,6 @@ def place(header: Header, alignment: Alignment | None = None, *, header_extent: 
                 if i not in in_record:
                     begins[i] = at = _align(at, how.step_of(var[3]))
                     at = pad4(at + sizes[i])
-        at += how.var_free
     _pack_records(header, sizes, records, _align(at, how.record_align), begins)
     return _with_begins(header, begins, sizes)
 
@@ -328,8 +322,7 @@ class _Keeper:
         if self.old.numrecs == 0 or not carried:
             start = begin_rec(self.old)
             if start is None or start < end or start & 3:
-                free = self.how.var_free if len(self.records) < len(self.sizes) else 0
-                start = _align(end + free, self.how.record_align)
+                start = _align(end, self.how.record_align)
             if self.taken and start < self.taken[-1][1]:
                 start = _align(self.taken[-1][1], self.how.record_align)
             _pack_records(self.new, self.sizes, self.records, start, begins)

@@ -154,7 +154,7 @@ def _check_ours(system: System, fd: int, work: str) -> None:
 
 def _lock(system: System, fd: int, work: str) -> None:
     try:
-        system.flock(fd, exclusive=True)
+        system.flock(fd)
     except BlockingIOError:
         raise OSError(errno.EBUSY, "another repack is writing this file; wait until it ends", work) from None
     except OSError as error:

@@ -271,7 +271,7 @@ class LogSource:
                 return
             fd = self._other = self._open(".meta", os.O_RDONLY)
         try:
-            self.system.flock(fd, exclusive=True)
+            self.system.flock(fd)
         except BlockingIOError:
             raise LogRefusedError(
                 f"{self.base}: the job that writes this log, or another replay of it, is still running", field="lock"

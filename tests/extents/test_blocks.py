@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnc_vol.extents.blocks import CHUNK_EXCESS, block_shape, blocks, extents_between, groups, rounds, runs_between
+from pnc_vol.extents.blocks import CHUNK_EXCESS, block_shape, blocks, groups, rounds, runs_between
 from pnc_vol.extents.model import Extents, Runs
 
 shapes = st.lists(st.integers(1, 9), max_size=4).map(tuple)
@@ -73,15 +73,6 @@ def test_rounds_keep_bytes_and_order_and_are_full_but_for_the_last(extents, nbyt
 def test_rounds_refuse_less_than_a_byte():
     with pytest.raises(ValueError, match="at least 1"):
         list(rounds(Extents(*np.array([[0], [4], [0]])), 0))
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12), st.integers(0, 90), st.integers(0, 50))
-def test_extents_between_are_the_bytes_of_that_part_of_the_file(gaps, first, nbytes):
-    gap, length = np.array(gaps, np.int64).reshape(-1, 2).T
-    end = np.cumsum(gap + length)
-    extents = Extents(end - length, length, np.cumsum(length)[::-1].copy())
-    found = bytes_of(extents_between(extents, end, first, first + nbytes))
-    assert found == [one for one in bytes_of(extents) if first <= one[0] < first + nbytes]
 
 
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 9)), min_size=1, max_size=12), st.data())

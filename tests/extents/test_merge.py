@@ -61,16 +61,6 @@ def test_last_wins_is_what_writing_one_after_another_leaves(extents):
     assert not adjoin.any(), "a pair could have been joined"
 
 
-@settings(max_examples=200, deadline=None)
-@given(any_extents())
-def test_the_hint_changes_nothing_for_sorted_offsets(extents):
-    order = np.argsort(extents.offset, kind="stable")
-    extents = Extents(*(c[order] for c in extents))
-    hinted, plain = last_wins(extents, sorted_hint=True), last_wins(extents)
-    for a, b in zip(hinted, plain, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 400), st.integers(1, 3000), st.sampled_from([2, 20, 300]))
 def test_last_wins_on_long_lists(seed, n, space, longest):
