@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import pnc_vol as h5py
-from pnc_vol.testing.range_server import serving
+from pnc_vol.bench.range_server import serving
 
 folder = tempfile.mkdtemp()
 with h5py.File(os.path.join(folder, "run.nc"), "w") as f:

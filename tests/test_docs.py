@@ -1,6 +1,6 @@
 """Every code block of the README and the docs runs, and the tables name all that is there.
 
-The blocks of a page run in order, in one empty folder, ``examples`` beside them:
+The blocks of a page run in order, in one empty folder, ``examples`` and ``tests`` in it:
 
 * ``python``: executed, all blocks of a page in one namespace; with ``>>>`` as a doctest.
 * ``shell``: run by bash.
@@ -128,7 +128,8 @@ def loggers() -> Iterator[None]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    os.symlink(ROOT / "examples", tmp_path / "examples")
+    for folder in ("examples", "tests"):
+        os.symlink(ROOT / folder, tmp_path / folder)
     names: dict[str, Any] = {"__name__": "__main__"}
     printed: str | None = None
     for block in blocks(page):

@@ -17,12 +17,15 @@
 `ior`             segments, blocks and transfers
 `flash`           checkpoint and plotfiles of an adaptive mesh
 `cached`          the last three with a node-local cache: a file in each cycle, then computing
+`throttled`       a system with a slow file system in it, whose bandwidth processes share
 `e3sm`            climate variables on unstructured maps (`e3sm_cases`, `e3sm_maps`, `e3sm_peers`,
                   `e3sm_setup`, `e3sm_report`; `e3sm_c`: the C program; `e3sm_view`: sets of subfiles seen as one file)
 `burst`           bursts of posts, with the burst-buffer log and without
 `create`          objects created by each rank for itself
 `remote`          columns of a variable behind a web server that is far away; threads that read one file
-`scale`           the flushes of large published runs by their plans and a file of prices (`scale_cases`, `scale_costs`)
+`range_server`    that web server: it sends ranges of files, slowly or wrongly if that is asked for
+`scale`           the flushes of large published runs by their plans and a file of prices (`scale_cases`, `scale_costs`;
+                  `planned_write`: what a collective write costs each rank, by planning it for one after another)
 ================  =================================================================================
 
 No result is asserted anywhere: machines differ. What is written is read back and compared, always.

@@ -30,7 +30,7 @@ from pnc_vol.system import temporary_directory
 __all__ = ["report"]
 
 COLUMNS, ASKED_OF_PEER, READ = 64, 2, 4 << 20
-_SERVER = "from pnc_vol.testing.range_server import main; main()"
+_SERVER = "from pnc_vol.bench.range_server import main; main()"
 
 
 def report(scale: float, rounds: int, folder: str | None) -> list[str]:

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 
+from pnc_vol.bench.planned_write import Planned
 from pnc_vol.bench.scale_cases import Flush
 from pnc_vol.full_io import read_whole
 from pnc_vol.rank_places import Nodes
 from pnc_vol.system import REAL
-from pnc_vol.testing.planned_write import Planned
 
 __all__ = ["FLUSH_REDUCTIONS", "Costs", "seconds_alone", "seconds_together"]
 

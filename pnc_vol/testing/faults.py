@@ -1,10 +1,11 @@
-"""Systems that fail, stop and record, to be passed in place of a `System`.
+"""Systems that fail, stop and record, to be passed in place of a `System`; and calls inside the package that fail.
 
-Knows: the calls of `pnc_vol.system.System`. Does not know: drivers, files' formats.
+Knows: the calls of `pnc_vol.system.System`, Python's profiler. Does not know: drivers, files' formats.
 
     FaultSystem    the n-th call fails, once or for ever, or writes only half
     StopSystem     from the n-th call on nothing happens any more, as if the process had been killed there
     TraceSystem    every call is written down, and the order of two of them can be asserted
+    FailingCalls   memory runs out at the n-th use of numpy, or the n-th function: errors of files are not the only ones
 
 Rules
 -----
@@ -16,13 +17,23 @@ from __future__ import annotations
 
 import errno as errnos
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
 
 from pnc_vol.system import CALLS, REAL, System
 
-__all__ = ["CHANGING", "Call", "FaultSystem", "HookedSystem", "StopSystem", "Stopped", "TraceSystem", "nbytes_of"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "CHANGING", "Call", "FailingCalls", "FaultSystem", "HookedSystem", "StopSystem", "Stopped", "TraceSystem",
+    "nbytes_of",
+]  # fmt: skip
 
 #: Calls that change a file or a directory; `open` may, with O_CREAT or O_TRUNC.
 CHANGING = frozenset(
@@ -321,3 +332,73 @@ class TraceSystem(HookedSystem):
         for i in range(1, len(found)):
             before, after = found[i - 1][-1], found[i][0]
             assert before.number < after.number, f"{before} of step {i} came after {after} of step {i + 1}"
+
+
+class FailingCalls:
+    """Inside, the n-th call raises MemoryError in this thread, once.
+
+    Parameters
+    ----------
+    fail_at : int
+        Which call, from 1; 0 for none.
+    functions : tuple of str, optional
+        Beginnings of module names: their functions are counted, where one of the package calls them. By default what
+        is counted are the package's calls of numpy: functions, and methods of arrays.
+
+    Attributes
+    ----------
+    count : int
+        Counted calls so far.
+    fired : str
+        Where the failure happened; empty if it did not.
+
+    Examples
+    --------
+    >>> from pnc_vol.extents.model import before
+    >>> with FailingCalls(1) as failing:
+    ...     before(np.ones(3, np.int64))
+    Traceback (most recent call last):
+        ...
+    MemoryError: no memory left for call 1: pnc_vol.extents.model, line ...
+    """
+
+    def __init__(
+        self, fail_at: int, *, functions: tuple[str, ...] = (), callers: tuple[str, ...] = ("pnc_vol.",)
+    ) -> None:
+        self.fail_at = fail_at
+        self.count = 0
+        self.fired = ""
+        self._functions = functions
+        self._callers = callers
+
+    def __enter__(self) -> Self:
+        sys.setprofile(self._seen)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sys.setprofile(None)
+
+    def _seen(self, frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_call":
+            caller, counts = frame, not self._functions and _is_numpys(called)
+        elif event == "call" and frame.f_back is not None:
+            caller, module = frame.f_back, frame.f_globals.get("__name__", "")
+            counts = module.startswith(self._functions or "numpy")
+        else:
+            return
+        name = caller.f_globals.get("__name__", "")
+        if not counts or not name.startswith(self._callers) or name.startswith("pnc_vol.testing"):
+            return
+        self.count += 1
+        if self.count == self.fail_at:
+            what = f" in {frame.f_code.co_name}" if event == "call" else ""
+            self.fired = f"{name}, line {caller.f_lineno}{what}"
+            sys.setprofile(None)
+            raise MemoryError(f"no memory left for call {self.count}: {self.fired}")
+
+
+def _is_numpys(called: Any) -> bool:
+    owner = getattr(called, "__self__", None)
+    return isinstance(owner, np.ndarray) or str(getattr(called, "__module__", "")).startswith("numpy")

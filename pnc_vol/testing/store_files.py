@@ -23,7 +23,7 @@ from pnc_vol.queue import stores
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.rows import Rows
-from pnc_vol.testing.failing import FailingCalls
+from pnc_vol.testing.faults import FailingCalls
 
 __all__ = ["LENGTH", "POSTS", "SHAPES", "Arrays", "StoreFiles", "copied", "queue_of", "random_index", "refusing"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.testing.range_server import serving
+from pnc_vol.bench.range_server import serving
 
 pytest.importorskip("fsspec")
 

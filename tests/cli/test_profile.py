@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.bench.throttled import ThrottledSystem
 from pnc_vol.cli.profile import PHASES, Span, spans_of, summed
 from pnc_vol.testing.mpi import missing, run_mpi
-from pnc_vol.testing.throttled import ThrottledSystem
 
 
 def span(phase: str, rank: int = 0, number: int = 0, start: float = 0.0, seconds: float = 1.0, thread: int = 0) -> Span:

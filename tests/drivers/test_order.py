@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from holding import HoldingDriver
 
 import pnc_vol
 from pnc_vol.drivers import stack
 from pnc_vol.drivers.base import Driver, Wrapper
 from pnc_vol.drivers.stack import open_stack, register
 from pnc_vol.testing.driver_suite import DriverSuite
-from pnc_vol.testing.holding import HoldingDriver
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,9 @@ from typing import Any
 
 import promises
 from acts import Step
+from crash.examining import states_of
+from crash.recording import Rebuilt, Recorder
+from crash.states import State
 from interrupts import Interrupts
 from options import in_file, refusal
 from promises import Moment
@@ -29,9 +32,6 @@ from run import Loads, Program, Run, Tally, said, serial, try_close
 
 import pnc_vol
 from pnc_vol.system import REAL
-from pnc_vol.testing.crash.examining import states_of
-from pnc_vol.testing.crash.recording import Rebuilt, Recorder
-from pnc_vol.testing.crash.states import State
 from pnc_vol.testing.faults import FaultSystem
 
 EVENTS: dict[str, Callable[[int], Any]] = {}

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 from acts import ACTS, Step
+from crash.promise import Contents, broken, plain
 from model import Data, Impossible, Model
 from options import arguments, cached, logged
 from run import Run, Wrong, leftovers
 
 import pnc_vol
-from pnc_vol.testing.crash.promise import Contents, broken, plain
 
 
 @dataclass

@@ -16,13 +16,13 @@ import shutil
 from functools import partial
 from typing import Any
 
+import virtual_ranks
 from events import EVENTS, event
 from options import refusal
 from run import Loads, Program, Run, Tally, Wrong, folder_for_programs, leftovers, others_read, said
 
 import pnc_vol
 from pnc_vol.mpi_comm import MpiComm
-from pnc_vol.testing import virtual_ranks
 
 __all__ = ["EVENTS", "first", "launched"]
 

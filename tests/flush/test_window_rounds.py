@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from virtual_mpi import Intracomm
+from virtual_ranks import run
 
 import pnc_vol
 from pnc_vol.comm import Comm
@@ -25,8 +27,6 @@ from pnc_vol.flush.holes import Granules, is_whole, weight
 from pnc_vol.flush.team import Team
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
-from pnc_vol.testing.virtual_mpi import Intracomm
-from pnc_vol.testing.virtual_ranks import run
 
 RANKS, ROWS, COLUMNS = 4, 256, 1024
 SPAN = 40_000

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.bench.range_server import serving
 from pnc_vol.interop import zarr_refs
 from pnc_vol.interop.zarr_refs import references, write_references
-from pnc_vol.testing.range_server import serving
 
 
 def array(refs: dict[str, Any], name: str) -> Any:

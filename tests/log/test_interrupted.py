@@ -14,7 +14,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.log import short_posts
-from pnc_vol.testing.failing import FailingCalls
+from pnc_vol.testing.faults import FailingCalls
 
 Values = dict[str, np.ndarray[Any, Any]]
 

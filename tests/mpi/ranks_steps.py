@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 import pnc_vol as h5py
-from pnc_vol.testing.failing import FailingCalls
+from pnc_vol.testing.faults import FailingCalls
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size

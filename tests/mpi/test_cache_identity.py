@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import ranks_burst as logged
 import ranks_identity as programs
+from crash import fast_folder
 
 from pnc_vol.system import temporary_directory
-from pnc_vol.testing.crash import fast_folder
 from pnc_vol.testing.mpi import missing, run_mpi
 
 HERE = Path(__file__).parent

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from scale_program import check, counted
+from virtual_ranks import run
 
 import pnc_vol
+from pnc_vol.bench.planned_write import blocks, planned
 from pnc_vol.bench.scale_cases import flushes_of
 from pnc_vol.comm import Comm
 from pnc_vol.errors import DefinitionMismatchError
 from pnc_vol.flush.agree import Agreement, agree
 from pnc_vol.testing.mpi import missing, run_mpi
-from pnc_vol.testing.planned_write import blocks, planned
-from pnc_vol.testing.virtual_ranks import run
 
 PROGRAM = Path(__file__).with_name("ranks_scale.py")
 

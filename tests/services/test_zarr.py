@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.bench.range_server import serving
 from pnc_vol.interop.zarr_refs import write_references
-from pnc_vol.testing.range_server import serving
 
 pytestmark = [pytest.mark.services, pytest.mark.filterwarnings("ignore")]
 

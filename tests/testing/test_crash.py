@@ -10,18 +10,19 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from crash.command import main, validator
+from crash.disk import Disk, FolderSynced, Labelled, Made, Mode, Renamed, Synced, Unnamed, Written
+from crash.examining import Broken, examine, examine_state, state, states_of
+from crash.promise import NO_FILE, Contents, broken, contents_of
+from crash.recording import RECORDED, UNCHANGING, Recorder
+from crash.running import Run, Scenario, fast_folder, record
+from crash.scenarios import AFTER_DURABLE, SCENARIOS
+from crash.states import kill_points, power_failure
 
 from pnc_vol.system import CALLS, temporary_directory
-from pnc_vol.testing.crash.__main__ import main, validator
-from pnc_vol.testing.crash.disk import Disk, FolderSynced, Labelled, Made, Mode, Renamed, Synced, Unnamed, Written
-from pnc_vol.testing.crash.examining import Broken, examine, examine_state, state, states_of
-from pnc_vol.testing.crash.promise import NO_FILE, Contents, broken, contents_of
-from pnc_vol.testing.crash.recording import RECORDED, UNCHANGING, Recorder
-from pnc_vol.testing.crash.running import Run, Scenario, fast_folder, record
-from pnc_vol.testing.crash.scenarios import AFTER_DURABLE, SCENARIOS
-from pnc_vol.testing.crash.states import kill_points, power_failure
 
 STATES = 24
+CRASH = str(pathlib.Path(__file__).parents[1] / "shared" / "crash")
 """Of each scenario and kind; of the kills at least all between two changes."""
 
 
@@ -152,7 +153,7 @@ def test_states_are_the_same_in_every_run(folder: str) -> None:
 
 
 def test_a_state_can_be_made_again_by_the_command_that_is_told(tmp_path: pathlib.Path) -> None:
-    command = [sys.executable, "-m", "pnc_vol.testing.crash", "--scenario", "create", "--kind", "kill", "--state", "9"]
+    command = [sys.executable, CRASH, "--scenario", "create", "--kind", "kill", "--state", "9"]
     told = subprocess.run([*command, "--keep", str(tmp_path)], capture_output=True, text=True, timeout=120, check=False)
     assert told.returncode == 0, told.stderr
     assert "no promise is broken" in told.stdout

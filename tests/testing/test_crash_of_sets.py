@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crash.examining import examine
+from crash.promise import Contents
+from crash.running import Run, Scenario, fast_folder, record
 from damages import WANT, good, write
 
 from pnc_vol.system import temporary_directory
-from pnc_vol.testing.crash.examining import examine
-from pnc_vol.testing.crash.promise import Contents
-from pnc_vol.testing.crash.running import Run, Scenario, fast_folder, record
 
 CODES = {"a": "f8", "r": "i4", "b": "i2", "s": "i4"}
 START = {name: np.asarray(WANT[name], code) for name, code in CODES.items()}

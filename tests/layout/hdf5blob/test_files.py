@@ -11,6 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import virtual_ranks
 from e3sm_reference import CANONICAL, FOLDER, HDF5_BLOBS, NETCDF_BLOBS, content
 
 import pnc_vol
@@ -19,7 +20,6 @@ from pnc_vol.errors import DefinitionError, FormatError, NotYetError
 from pnc_vol.layout.blob.described import described
 from pnc_vol.layout.hdf5blob import header_blob
 from pnc_vol.layout.hdf5blob.subfile import read_subfile
-from pnc_vol.testing import virtual_ranks
 from pnc_vol.testing.mpi import missing, run_mpi
 
 PROGRAMS = Path(__file__).parents[2] / "mpi"

@@ -25,9 +25,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from crash import fast_folder
 
 from pnc_vol.system import temporary_directory
-from pnc_vol.testing.crash import fast_folder
 from pnc_vol.testing.mpi import missing, run_mpi
 
 HERE = Path(__file__).parent

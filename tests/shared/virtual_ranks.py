@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+from virtual_mpi import Ended, Intracomm, Turns, VirtualMPI, World
+
 from pnc_vol import mpi_wait
 from pnc_vol.comm import Comm
 from pnc_vol.file import registry
 from pnc_vol.mpi_comm import MpiComm
-from pnc_vol.testing.virtual_mpi import Ended, Intracomm, Turns, VirtualMPI, World
 
 __all__ = ["run"]
 
@@ -63,7 +64,7 @@ def run(
 
     Examples
     --------
-    >>> from pnc_vol.testing.virtual_ranks import run
+    >>> from virtual_ranks import run
     >>> run(3, lambda comm: comm.reduce("largest", (comm.rank,))[0])
     [[2], [2], [2]]
     """

@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.testing.crash``: many states of all scenarios, or one state again.
+"""``python tests/shared/crash``: many states of all scenarios, or one state again.
 
 Knows: the command line. Does not know: how states are made.
 
@@ -17,10 +17,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from crash.examining import Broken, examine_state, state, states_of
+from crash.running import Scenario, fast_folder, record
+from crash.scenarios import AFTER_DURABLE, SCENARIOS, all_pairs
 from pnc_vol.system import temporary_directory
-from pnc_vol.testing.crash.examining import Broken, examine_state, state, states_of
-from pnc_vol.testing.crash.running import Scenario, fast_folder, record
-from pnc_vol.testing.crash.scenarios import AFTER_DURABLE, SCENARIOS, all_pairs
 
 __all__ = ["main"]
 
@@ -30,7 +30,7 @@ MOST_SHOWN = 3
 
 def arguments() -> argparse.ArgumentParser:
     """What the command takes."""
-    parser = argparse.ArgumentParser(prog="python -m pnc_vol.testing.crash", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python tests/shared/crash", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--states", type=int, default=2000, help="states to examine, in all (default: 2000)")
     parser.add_argument(
         "--seed", type=int, default=0, help="which torn writes and power failures are drawn (default: 0)"
@@ -131,7 +131,3 @@ def validator() -> Callable[[str], None] | None:
             raise Broken(f"ncvalidator says: {told.stdout.strip()} {told.stderr.strip()}")
 
     return None if program is None else ask
-
-
-if __name__ == "__main__":
-    sys.exit(main())

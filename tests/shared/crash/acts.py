@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pnc_vol
-from pnc_vol.testing.crash.promise import Contents, contents_of
+from crash.promise import Contents, contents_of
 
 __all__ = [
     "ACTS",

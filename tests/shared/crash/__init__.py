@@ -13,13 +13,13 @@ module       what it does
 `scenarios`  the ways in which pnc_vol changes a file
 ===========  =============================================================
 
-``python -m pnc_vol.testing.crash --states 50000 --seed 1`` examines so many states of all scenarios.
+``python tests/shared/crash --states 50000 --seed 1`` examines so many states of all scenarios.
 """
 
-from pnc_vol.testing.crash.examining import Broken, examine
-from pnc_vol.testing.crash.promise import NO_FILE, Contents, contents_of
-from pnc_vol.testing.crash.recording import Recorder
-from pnc_vol.testing.crash.running import Run, Scenario, fast_folder, record
+from crash.examining import Broken, examine
+from crash.promise import NO_FILE, Contents, contents_of
+from crash.recording import Recorder
+from crash.running import Run, Scenario, fast_folder, record
 
 __all__ = [
     "NO_FILE", "Broken", "Contents", "Recorder", "Run", "Scenario", "contents_of", "examine", "fast_folder", "record",

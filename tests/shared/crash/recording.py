@@ -19,10 +19,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from pnc_vol.disk.identity import ATTRIBUTE
-from pnc_vol.full_io import read_at
-from pnc_vol.system import REAL, System
-from pnc_vol.testing.crash.disk import (
+from crash.disk import (
     Change,
     Cut,
     Disk,
@@ -37,6 +34,9 @@ from pnc_vol.testing.crash.disk import (
     Unnamed,
     Written,
 )  # fmt: skip
+from pnc_vol.disk.identity import ATTRIBUTE
+from pnc_vol.full_io import read_at
+from pnc_vol.system import REAL, System
 from pnc_vol.testing.faults import HookedSystem
 
 __all__ = ["RECORDED", "UNCHANGING", "Rebuilt", "Recorder"]

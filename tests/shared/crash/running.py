@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pnc_vol
+from crash.disk import Change, Disk, clear
+from crash.promise import NO_FILE, Contents, Step
+from crash.recording import Rebuilt, Recorder
 from pnc_vol.errors import PncVolWarning
 from pnc_vol.system import REAL, System, exists, scratch_folder
-from pnc_vol.testing.crash.disk import Change, Disk, clear
-from pnc_vol.testing.crash.promise import NO_FILE, Contents, Step
-from pnc_vol.testing.crash.recording import Rebuilt, Recorder
 
 __all__ = ["Recording", "Run", "Scenario", "fast_folder", "placed", "record"]
 

@@ -19,6 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 import pnc_vol
+from crash.disk import Disk
+from crash.promise import NO_FILE, Contents, broken, read
+from crash.recording import Rebuilt, Recorder
+from crash.running import Recording, placed
+from crash.states import State, kill_points, killed, power_failure
 from pnc_vol.append_log.neighbours import UNNAMED
 from pnc_vol.disk.journal import recover
 from pnc_vol.errors import LogError, PncVolWarning
@@ -27,11 +32,6 @@ from pnc_vol.format.model import Finding
 from pnc_vol.interop.checking import with_header
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.system import REAL, System, exists
-from pnc_vol.testing.crash.disk import Disk
-from pnc_vol.testing.crash.promise import NO_FILE, Contents, broken, read
-from pnc_vol.testing.crash.recording import Rebuilt, Recorder
-from pnc_vol.testing.crash.running import Recording, placed
-from pnc_vol.testing.crash.states import State, kill_points, killed, power_failure
 
 __all__ = ["Broken", "examine", "examine_state", "promised", "state", "states_of"]
 
@@ -167,7 +167,7 @@ def examine_state(
         Kill the recovery of this state as well.
     """
     command = (
-        f"python -m pnc_vol.testing.crash --scenario {recording.scenario.name!r} --kind {kind} --seed {seed} "
+        f"python tests/shared/crash --scenario {recording.scenario.name!r} --kind {kind} --seed {seed} "
         f"--state {number} --keep FOLDER"
     )
     look = _Look(recording, kind, found, folder)

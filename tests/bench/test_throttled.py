@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.testing.throttled import ThrottledSystem
+from pnc_vol.bench.throttled import ThrottledSystem
 
 
 def written(system: ThrottledSystem, path: Path, nbytes: int, times: int = 1) -> float:
@@ -56,7 +56,7 @@ def test_threads_share_the_bandwidth(tmp_path: Path) -> None:
 
 PROGRAM = """
 import os, sys, time
-from pnc_vol.testing.throttled import ThrottledSystem
+from pnc_vol.bench.throttled import ThrottledSystem
 folder = sys.argv[1]
 system = ThrottledSystem(folder + "/slow", bandwidth=1e6, shared=folder + "/clock")
 fd = system.open(f"{folder}/slow/{os.getpid()}", os.O_RDWR | os.O_CREAT)

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pnc_vol
+from crash.acts import ACTS, FIXED, RECORDS, START, START_FIXED, fill_fixed, fill_start
+from crash.promise import NO_FILE, Contents, contents_of
+from crash.running import Run, Scenario, record
 from pnc_vol.interop.hdf5 import convert
 from pnc_vol.interop.repack import repack_on
 from pnc_vol.system import REAL
-from pnc_vol.testing.crash.acts import ACTS, FIXED, RECORDS, START, START_FIXED, fill_fixed, fill_start
-from pnc_vol.testing.crash.promise import NO_FILE, Contents, contents_of
-from pnc_vol.testing.crash.running import Run, Scenario, record
 
 __all__ = ["AFTER_DURABLE", "SCENARIOS", "all_pairs", "changes"]
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from virtual_ranks import run
 
 import pnc_vol
 from pnc_vol.bench.e3sm_maps import Dealt, dealt_out
+from pnc_vol.bench.planned_write import Bounds, Planned, blocks, planned
 from pnc_vol.bench.scale_cases import flushes_of
 from pnc_vol.bench.scale_costs import FLUSH_REDUCTIONS
 from pnc_vol.comm import Comm
@@ -20,8 +22,6 @@ from pnc_vol.interop.map_files import in_rows
 from pnc_vol.layout.places import Place
 from pnc_vol.queue.rows import Listed
 from pnc_vol.rank_places import cores
-from pnc_vol.testing.planned_write import Bounds, Planned, blocks, planned
-from pnc_vol.testing.virtual_ranks import run
 
 COUNTED = "reductions", "rounds", "messages", "bytes_sent"
 VECTOR = 368

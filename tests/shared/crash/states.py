@@ -22,7 +22,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pnc_vol.testing.crash.disk import (
+from crash.disk import (
     Change,
     Cut,
     Disk,
