@@ -16,7 +16,6 @@ from pnc_vol.errors import (
     FlushError,
     RankError,
 )
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem
 
 WORLD = MPI.COMM_WORLD
@@ -93,7 +92,7 @@ def nothing_beside() -> None:
 
 def faulty(calls: set[str], **how: Any) -> FaultSystem:
     """A system that fails on rank 1, once armed."""
-    return FaultSystem(REAL, fail_at=0, calls=calls, **how)
+    return FaultSystem(fail_at=0, calls=calls, **how)
 
 
 def arm(system: FaultSystem, rank: int, ahead: int = 1) -> None:

@@ -22,38 +22,21 @@ from pnc_vol.errors import (
 
 
 @scenario
-def bad_selection() -> None:
-    with opened() as f:
-        x = f.create_dataset("x", (4, SIZE), "f8")
-        x[:, RANK] = RANK
-        if RANK == 1:
-            assert caught(lambda: x.__setitem__((9, 0), 1))["type"] == "SelectionIndexError"
-        f.flush()
-    holds("x", np.tile(np.arange(SIZE, dtype="f8"), (4, 1)))
-
-
-@scenario
-def bad_dtype() -> None:
+def bad_arguments() -> None:
+    """What fails on one rank posts nothing and defines nothing, so the ranks still agree."""
     with opened() as f:
         x = f.create_dataset("x", (SIZE,), "i2")
+        x[RANK] = RANK
         if RANK == 1:
+            assert caught(lambda: x.__setitem__(SIZE, 1))["type"] == "SelectionIndexError"
             assert caught(lambda: x.__setitem__(0, "text"))["type"]
             assert caught(lambda: x.__setitem__(0, 1 << 20))["type"] == "RangeError"
-        x[RANK] = RANK
-        f.flush()
-        assert x[...].tolist() == list(range(SIZE))
-
-
-@scenario
-def bad_attribute() -> None:
-    """A failed definition defines nothing, so the ranks still agree."""
-    with opened() as f:
-        x = f.create_dataset("x", (SIZE,), "i2")
-        if RANK == 1:
             assert caught(lambda: x.attrs.__setitem__("a", object()))["type"]
             assert caught(lambda: f.create_dataset("x", (3,), "i4"))["type"]
             assert caught(lambda: f.create_dataset("y", (3,), "U7"))["type"]
         usable(f)
+        assert x[...].tolist() == list(range(SIZE))
+    holds("x", np.arange(SIZE))
 
 
 @scenario
@@ -66,9 +49,29 @@ def bad_keyword_at_open() -> None:
     assert time.monotonic() - started < 5
 
 
+def fails_on_rank_1(mode: str, before: Callable[[], Any], after: Callable[[], Any], kind: str, *words: str) -> Any:
+    """Something is done on rank 1 before an open and taken back: all raise the same, in time, and can go on."""
+    started = time.monotonic()
+    if RANK == 1:
+        before()
+    told = caught(lambda: opened(mode).close())
+    after()
+    every = everywhere(told)
+    assert time.monotonic() - started < 5
+    assert len({one["text"] for one in every}) == 1, every
+    if kind:
+        assert {one["type"] for one in every} == {kind}, every
+        assert all(word in every[0]["text"] for word in (*words, "rank 1")), every
+    if RANK == 0 and mode == "r+":
+        with h5py.File(path(), "r") as f:
+            assert f["x"][...].tolist() == list(range(SIZE))
+    WORLD.barrier()
+    return every[0]
+
+
 @scenario
 def no_descriptors_at_open() -> None:
-    """One rank has no descriptor left, or only some, at any point of the open: all ranks say so, and can go on."""
+    """One rank has no descriptor left, or only some, at any point of the open."""
     with opened() as f:
         f["x"] = np.arange(SIZE)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -76,24 +79,13 @@ def no_descriptors_at_open() -> None:
     os.close(first)
     for left in range(3):
         for mode in ("r", "r+"):
-            if RANK == 1:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (first + left, hard))
-            started = time.monotonic()
-            every = everywhere_after(lambda mode=mode: opened(mode).close(), soft, hard)
-            assert time.monotonic() - started < 5
-            assert len({told["text"] for told in every}) == 1, every
-            if left == 0:
-                assert every[0]["type"] == "OSError"
-                assert every[0]["errno"] == errno.EMFILE
-                assert "rank 1" in every[0]["text"]
-    with opened("r") as f:
-        assert f["x"][...].tolist() == list(range(SIZE))
-
-
-def everywhere_after(call: Callable[[], Any], soft: int, hard: int) -> list[dict[str, Any]]:
-    told = caught(call)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return everywhere(told)
+            told = fails_on_rank_1(
+                mode,
+                lambda left=left: resource.setrlimit(resource.RLIMIT_NOFILE, (first + left, hard)),  # type: ignore[misc]
+                lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
+                "" if left else "OSError",
+            )
+            assert left or told["errno"] == errno.EMFILE
 
 
 @scenario
@@ -101,23 +93,18 @@ def failing_import_at_open() -> None:
     """One rank lacks a module that an open needs, as on a node with another installation."""
     with opened() as f:
         f["x"] = np.arange(SIZE)
-    started = time.monotonic()
     name = "pnc_vol.api.opening"
     room, there = sys.modules["pnc_vol.api"], sys.modules[name]
-    for mode in ("r", "r+", "w"):
-        if RANK == 1:
-            sys.modules[name] = None  # type: ignore[assignment]
-            del room.opening
-        told = caught(lambda mode=mode: opened(mode).close())
+
+    def lacks() -> None:
+        sys.modules[name] = None  # type: ignore[assignment]
+        del room.opening
+
+    def has() -> None:
         sys.modules[name] = room.opening = there
-        every = everywhere(told)
-        assert {one["type"] for one in every} == {"ModuleNotFoundError"}, every
-        assert len({one["text"] for one in every}) == 1, every
-        assert name in every[0]["text"], every
-        assert "rank 1" in every[0]["text"], every
-    assert time.monotonic() - started < 5
-    with opened("r") as f:
-        assert f["x"][...].tolist() == list(range(SIZE))
+
+    for mode in ("r", "r+", "w"):
+        fails_on_rank_1(mode, lacks, has, "ModuleNotFoundError", name)
 
 
 @scenario
@@ -129,20 +116,9 @@ def no_permission_at_open() -> None:
         f["x"] = np.arange(SIZE)
     os.chmod(path(), 0o600)
     WORLD.barrier()
-    started = time.monotonic()
     for mode in ("r", "r+"):
-        if RANK == 1:
-            os.seteuid(65534)
-        told = caught(lambda mode=mode: opened(mode).close())
-        os.seteuid(0)
-        every = everywhere(told)
-        assert {one["type"] for one in every} == {"PermissionError"}, every
-        assert {one["errno"] for one in every} == {errno.EACCES}, every
-        assert len({one["text"] for one in every}) == 1, every
-        assert "rank 1" in every[0]["text"], every
-    assert time.monotonic() - started < 5
-    with opened("r") as f:
-        assert f["x"][...].tolist() == list(range(SIZE))
+        told = fails_on_rank_1(mode, lambda: os.seteuid(65534), lambda: os.seteuid(0), "PermissionError")
+        assert told["errno"] == errno.EACCES
 
 
 @scenario

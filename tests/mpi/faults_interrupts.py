@@ -8,64 +8,44 @@ from typing import Any
 import numpy as np
 from fault_scenarios import RANK, SIZE, caught, holds, opened, scenario
 
+from pnc_vol.testing.faults import HookedSystem
+
+
+class Interrupted(HookedSystem):
+    """Ctrl-C comes while data are written, once it is armed."""
+
+    armed = False
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.armed and name in ("pwrite", "pwritev"):
+            raise KeyboardInterrupt
+        return super().call(name, args, kwargs)
+
 
 @scenario
 def interrupted() -> None:
-    """Ctrl-C on one rank inside a flush: it leaves, and the others are told."""
-    from pnc_vol.flush import transport
+    """Inside a flush, or inside a close: the rank leaves, and the others are told."""
+    for inside in ("flush", "close"):
+        system = Interrupted()
 
-    def run() -> None:
-        with opened() as f:
-            x = f.create_dataset("x", (SIZE,), "i4")
-            x[RANK] = RANK
-            f.flush()
-            x[RANK] = 9
-            execute = transport.execute
-            if RANK == 1:
-
-                def interrupt(*args: Any, **kwargs: Any) -> None:
-                    raise KeyboardInterrupt
-
-                transport.execute = interrupt  # type: ignore[assignment]
-            try:
+        def run(inside: str = inside, system: Interrupted = system) -> None:
+            with opened(driver="posix", system=system, name=inside) as f:
+                x = f.create_dataset("x", (SIZE,), "i4")
                 f.flush()
-            finally:
-                transport.execute = execute
+                x[RANK] = 9
+                system.armed = RANK == 1
+                getattr(f, inside)()
 
-    try:
-        told = caught(run)
-    except KeyboardInterrupt:
-        told = {"type": "KeyboardInterrupt", "text": ""}
-    if RANK == 1:
-        assert told["type"] == "KeyboardInterrupt"
-    else:
-        assert told["type"] == "RankError", told
-        assert "KeyboardInterrupt" in told["text"]
-        assert told["ranks"] == [1]
-
-
-@scenario
-def interrupted_close() -> None:
-    """Ctrl-C on one rank inside close: the others are told too."""
-    from pnc_vol.flush import transport
-
-    f = opened(driver="posix")
-    f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
-    execute = transport.execute
-    if RANK == 1:
-
-        def interrupt(*args: Any, **kwargs: Any) -> None:
-            raise KeyboardInterrupt
-
-        transport.execute = interrupt  # type: ignore[assignment]
-    try:
-        told = caught(f.close)
-    except KeyboardInterrupt:
-        told = {"type": "KeyboardInterrupt", "text": ""}
-    finally:
-        transport.execute = execute
-    assert told["type"] == ("KeyboardInterrupt" if RANK == 1 else "RankError"), told
-    assert not f
+        try:
+            told = caught(run)
+        except KeyboardInterrupt:
+            told = {"type": "KeyboardInterrupt", "text": ""}
+        if RANK == 1:
+            assert told["type"] == "KeyboardInterrupt", told
+        else:
+            assert told["type"] == "RankError", told
+            assert "KeyboardInterrupt" in told["text"]
+            assert told["ranks"] == [1]
 
 
 @scenario

@@ -100,13 +100,6 @@ def forgotten_handle() -> None:
 
 
 @scenario
-def closing_without_a_flush() -> None:
-    with opened() as f:
-        f.create_dataset("x", (SIZE,), "i4")[RANK] = RANK
-    holds("x", np.arange(SIZE))
-
-
-@scenario
 def closing_twice() -> None:
     f = opened()
     f["x"] = [RANK * 0]

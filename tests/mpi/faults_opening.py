@@ -30,24 +30,17 @@ from pnc_vol.errors import (
 
 
 @scenario
-def missing_file() -> None:
-    told = same(lambda: opened("r"), FileNotFoundError, "there is no such file")
-    assert told["errno"] == errno.ENOENT
-
-
-@scenario
-def missing_directory() -> None:
-    told = same(lambda: opened("w", "/deep/er"), FileNotFoundError)
-    assert told["errno"] == errno.ENOENT
-
-
-@scenario
-def directory_in_the_place() -> None:
+def nothing_there_or_a_directory() -> None:
+    for mode, name in (("r", ""), ("w", "/deep/er")):
+        words = ("there is no such file",) if mode == "r" else ()
+        told = same(lambda mode=mode, name=name: opened(mode, name), FileNotFoundError, *words)  # type: ignore[misc]
+        assert told["errno"] == errno.ENOENT
+    WORLD.Barrier()
     if RANK == 0:
         os.mkdir(path())
     WORLD.Barrier()
     for mode in ("r", "w", "a", "r+"):
-        same(lambda mode=mode: opened(mode), IsADirectoryError)
+        same(lambda mode=mode: opened(mode), IsADirectoryError)  # type: ignore[misc]
     nothing_beside()
 
 
@@ -116,30 +109,17 @@ def many_failed_opens() -> None:
 
 
 @scenario
-def different_modes() -> None:
+def different_openings() -> None:
+    """Modes, options, drivers and files that are not those of the other ranks."""
     with opened() as f:
         f["x"] = [1]
     same(lambda: opened("r" if RANK else "r+"), CollectiveMismatchError, "mode", "rank 0")
+    same(lambda: opened(buffer_size=(1 << 20) + RANK), CollectiveMismatchError, "buffer_size")
+    same(lambda: opened(driver="mpio" if RANK else "posix"), CollectiveMismatchError, "driver")
+    same(lambda: opened("w", str(RANK)), CollectiveMismatchError, "different_openings0", "different_openings1")
+    nothing_beside()
     with opened("r+") as f:
         usable(f)
-
-
-@scenario
-def different_options() -> None:
-    same(lambda: opened(buffer_size=(1 << 20) + RANK), CollectiveMismatchError, "buffer_size")
-    nothing_beside()
-
-
-@scenario
-def different_drivers() -> None:
-    same(lambda: opened(driver="mpio" if RANK else "posix"), CollectiveMismatchError, "driver")
-    nothing_beside()
-
-
-@scenario
-def different_files() -> None:
-    same(lambda: opened("w", str(RANK)), CollectiveMismatchError, "different_files0", "different_files1")
-    nothing_beside()
 
 
 @scenario

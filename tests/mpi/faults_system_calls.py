@@ -27,7 +27,6 @@ from pnc_vol.errors import (
     FlushError,
     SyncError,
 )
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem
 
 
@@ -158,21 +157,18 @@ def failed_collective_read() -> None:
 
 
 @scenario
-def failed_header_read() -> None:
+def failed_calls_of_an_open() -> None:
+    """Rank 0 cannot read the header, or one rank cannot open what rank 0 made: nothing is left behind."""
     with opened() as f:
         f["x"] = [1]
-    system = FaultSystem(REAL, fail_at=1 if RANK == 0 else 0, errno=errno.EIO, calls={"pread_into", "preadv"})
-    told = same(lambda: opened("r", driver="posix", system=system), OSError)
-    assert told["errno"] == errno.EIO
-
-
-@scenario
-def failed_open_of_the_driver() -> None:
-    """One rank cannot open what rank 0 made: nothing is left behind."""
-    system = FaultSystem(REAL, fail_at=1 if RANK == 1 else 0, errno=errno.EACCES, calls={"open"})
-    told = same(lambda: opened(driver="posix", system=system), PermissionError)
-    assert told["errno"] == errno.EACCES
-    nothing_beside()
+    for mode, name, who, number, calls, kind in (
+        ("r", "", 0, errno.EIO, {"pread_into", "preadv"}, OSError),
+        ("w", "new", 1, errno.EACCES, {"open"}, PermissionError),
+    ):
+        system = FaultSystem(fail_at=int(who == RANK), errno=number, calls=calls)
+        told = same(lambda m=mode, n=name, s=system: opened(m, n, driver="posix", system=s), kind)  # type: ignore[misc]
+        assert told["errno"] == number
+        nothing_beside()
 
 
 @scenario

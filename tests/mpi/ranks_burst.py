@@ -1,7 +1,6 @@
 """Ranks with a burst buffer: ``ranks_burst.py CASE FOLDER [ARGS...]``.
 
 ========================  ======================================================================================
-``same VARIANT...``       every program of `ranks_identity`, and some more, with a log
 ``kill VARIANT``          a job that posts and is killed
 ``churn VARIANT SEED``    a job that posts and flushes until one rank is killed, at any moment
 ``recover HOW``           what a killed job posted goes to its file, by these ranks
@@ -20,7 +19,6 @@ import pathlib
 import signal
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,18 +29,8 @@ import pnc_vol as h5py
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 
-LOGGED: dict[str, dict[str, Any]] = {
-    "private": {},
-    "private-1": {"burst_buf_flush_buffer_size": 1},
-    "private-70000-posix": {"burst_buf_flush_buffer_size": 70_000, "driver": "posix"},
-    "shared": {"burst_buf_shared_logs": True},
-    "shared-100000": {"burst_buf_shared_logs": True, "burst_buf_flush_buffer_size": 100_000},
-    "shared-ordered": {"burst_buf_shared_logs": True, "ordered": True, "burst_buf_sync": "flush"},
-    "nodes": {},
-    "capacity": {"burst_buf_capacity": 30_000},
-    "capacity-shared": {"burst_buf_capacity": 30_000, "burst_buf_shared_logs": True, "driver": "posix"},
-}
-"""Sizes below 64 KiB count as 64 KiB. In "nodes" ranks find storage of their own under different names."""
+LOGGED: dict[str, dict[str, Any]] = {"private": {}, "shared": {"burst_buf_shared_logs": True}, "nodes": {}}
+"""In "nodes" ranks find storage of their own under different names."""
 
 
 def folder_of(place: str, variant: str, rank: int) -> str:
@@ -55,75 +43,6 @@ def folder_of(place: str, variant: str, rank: int) -> str:
 def left(place: str) -> list[str]:
     """What is left of logs."""
     return [str(path) for path in pathlib.Path(place, "logs").rglob("*") if not path.name.startswith("node")]
-
-
-# ----------------------------------------------------------------------------------------------- programs
-
-
-def rounds(open_file: Callable[..., Any], r: Any) -> dict[str, np.ndarray]:
-    """More than several rounds on every rank, a different number on each; what is written twice, and cancelled."""
-    x, y, t = values((300, 400), "f8", 30), values((90_000,), "f4", 31), values((9, 4000), "i2", 32)
-    with open_file("w") as f:
-        dx, dy = f.create_dataset("x", x.shape, "f8"), f.create_dataset("y", y.shape, "f4", fillvalue=2.0)
-        dt = f.create_dataset("t", (0, 4000), "i2", maxshape=(None, 4000))
-        block = r.block(x.shape)
-        dx[block] = -1.0
-        for i in range(block[0].start, block[0].stop):
-            dx[i, block[1]] = x[i, block[1]]
-        if r.rank == 0:
-            # One request that is larger than a round, and nothing of it on other ranks.
-            dy[:60_000] = y[:60_000]
-            dy.iput(np.s_[60_000:60_100], y[:100]).cancel()
-        for i in range(9):
-            dt.resize(i + 1, axis=0)
-            dt[i, r.part(4000)] = 3
-            dt[i, r.part(4000)] = t[i, r.part(4000)]
-        assert np.array_equal(dx[block], x[block])
-        f.flush()
-        part = r.part(60_000)
-        dy[part] = y[part] + 1
-        f.create_dataset("after", data=np.arange(5))
-    y[:60_000] += 1
-    y[60_000:] = 2.0
-    return {"x": x, "y": y, "t": t, "after": np.arange(5)}
-
-
-def defined_before(open_file: Callable[..., Any], r: Any) -> dict[str, np.ndarray]:
-    """Everything has its place before the first post, so that nothing depends on when a rank runs out of room."""
-    x, t = values((120, 200), "f8", 33), values((12, 3000), "f4", 34)
-    with open_file("w") as f:
-        dx = f.create_dataset("x", x.shape, "f8")
-        dt = f.create_dataset("t", t.shape, "f4", maxshape=(None, 3000))
-        f.flush()
-        for _ in range(2):
-            for i in r.mine(120):
-                dx[i] = x[i]
-            for i in range(12):
-                dt[i, r.part(3000)] = t[i, r.part(3000)]
-        assert np.array_equal(dt[:, r.part(3000)], t[:, r.part(3000)])
-    return {"x": x, "t": t}
-
-
-# Programs that ask for little memory are in `capacity` alone: they look for a spill file.
-PROGRAMS = [p for p in identity.PROGRAMS if p.__name__ not in ("drains", "uneven")] + [rounds, defined_before]
-
-
-def same(folder: str, *variants: str) -> None:
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
-    for variant in variants or LOGGED:
-        place = os.path.join(folder, variant)
-        options = {"burst_buf": True, "burst_buf_dirname": folder_of(place, variant, comm.rank)} | LOGGED[variant]
-        identity.VARIANTS[variant] = {"driver": "mpio", **options}
-        for program in PROGRAMS:
-            try:
-                identity.run(program, folder, variant, comm)
-            except BaseException:
-                print("failed:", variant, program.__name__, "on rank", comm.rank, file=sys.stderr, flush=True)
-                raise
-        comm.Barrier()
-        assert comm.rank or left(place) == []
 
 
 # -------------------------------------------------------------------------------------------------- kills
@@ -365,5 +284,5 @@ def info(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    case = {"same": same, "kill": kill, "churn": churn, "recover": recover, "wrong": wrong, "info": info}[sys.argv[1]]
+    case = {"kill": kill, "churn": churn, "recover": recover, "wrong": wrong, "info": info}[sys.argv[1]]
     case(*sys.argv[2:])

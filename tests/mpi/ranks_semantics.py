@@ -10,8 +10,9 @@ import contextlib
 import faulthandler
 import os
 import sys
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -57,23 +58,6 @@ def one_rank_writes(open_file: Open) -> None:
             x[9] = 9.0
     with open_file("r") as f:
         assert f["x"][8:].tolist() == [0, 9]
-
-
-def nobody_writes(open_file: Open) -> None:
-    """Empty selections, empty datasets, flushes with nothing to do, and an empty file."""
-    with open_file("w") as f:
-        x = f.create_dataset("x", (3, 4), "i4")
-        empty = f.create_dataset("empty", (0, 4), "i4", maxshape=(None, 4))
-        x[0:0] = np.empty((0, 4), "i4")
-        f.flush()
-        f.flush()
-        assert empty[...].shape == (0, 4)
-        assert not x[...].any()
-        assert f.requests == {}
-    with open_file("w"):
-        pass
-    with open_file("r") as f:
-        assert list(f) == []
 
 
 def reads_alone(open_file: Open) -> None:
@@ -420,24 +404,68 @@ def part_of_the_ranks(open_file: Open) -> None:
     comm.Free()
 
 
-def idle_flushes(open_file: Open) -> None:
-    """Prints what a flush with nothing to do costs."""
-    with open_file("w") as f:
-        f.create_dataset("x", (4,), "f8")[...] = 1.0
-        f.flush()
-        count = 100
-        WORLD.Barrier()
-        started = time.perf_counter()
-        for _ in range(count):
+def compound_references_and_rows(open_file: Open) -> None:
+    """What takes several variables, an axis that grows before a flush, references; rows are for one rank alone."""
+    kind = np.dtype([("a", "i4"), ("s", "S3"), ("v", "f4", (2,)), ("t", h5py.string_dtype())])
+    records = [(rank, b"r%d" % rank, [rank, -rank], b"x" * (rank + 1)) for rank in range(SIZE)]
+    with open_file("w", track_order=True) as f:
+        c, e = f.create_dataset("c", (SIZE,), kind), f.create_dataset("e", (SIZE, 2), "i4", maxshape=(SIZE, None))
+        c[RANK], e[RANK] = np.array(records[RANK], kind), RANK + 1
+        # nobody flushes before: what each rank posted must be carried over
+        e.resize((SIZE, 3))
+        e[RANK, 2] = 10 + RANK
+        f["soft"], f["hard"], f["type"] = h5py.SoftLink("/c"), e, np.dtype("f8")
+        f.create_dataset("references", (SIZE,), h5py.ref_dtype)[RANK] = c.ref
+        f.create_dataset(None, (SIZE,), "i4")[RANK] = 1
+        rows = f.create_dataset("rows", (SIZE,), h5py.vlen_dtype("i4"))
+        raises(h5py.NotYetError, lambda: rows.__setitem__(RANK, [1]))
+    with open_file("r") as f:
+        assert [tuple(one)[0::3] for one in f["soft"][()]] == [one[0::3] for one in records]
+        assert f["c"]["v"].tolist() == [one[2] for one in records]
+        assert f["hard"][()].tolist() == [[rank + 1] * 2 + [10 + rank] for rank in range(SIZE)]
+        assert [f[each].name for each in f["references"][()]] == ["/c"] * SIZE
+        assert [row.tolist() for row in f["rows"][()]] == [[]] * SIZE
+        assert list(f) == ["c", "e", "soft", "hard", "type", "references", "rows"]
+
+
+def work_follows_what_changed(open_file: Open) -> None:
+    """After a change of an attribute a flush calls the same functions, as often, with 10 and with 200 datasets."""
+    counted = tuple(os.path.join(os.path.dirname(h5py.__file__), name) for name in ("mapping", "format"))
+
+    def calls_of(f: h5py.File) -> Counter[str]:
+        found: Counter[str] = Counter()
+
+        def note(frame: FrameType, event: str, _: object) -> None:
+            code = frame.f_code
+            # every step of a generator expression is told as a call
+            if event == "call" and code.co_filename.startswith(counted) and not code.co_name.startswith("<"):
+                found[f"{os.path.basename(code.co_filename)}:{code.co_name}"] += 1
+
+        sys.setprofile(note)
+        try:
             f.flush()
-        spent = (time.perf_counter() - started) / count
-        if RANK == 0:
-            print(f"idle flush: {spent * 1e6:.0f} us on {SIZE} ranks, {f.driver}", flush=True)
+        finally:
+            sys.setprofile(None)
+        return found
+
+    for owner in ("x3", "g/x5", "/"):
+        found = []
+        for n in (10, 200):
+            with open_file("w") as f:
+                for i in range(n):
+                    f.create_dataset(f"x{i}" if i % 5 else f"g/x{i}", (4,), "f8").attrs["number"] = i
+                f.flush()
+                # the space for attributes is in the header's region from here on
+                f[owner].attrs["number"] = 7
+                f.flush()
+                f[owner].attrs["number"] = 8
+                found.append(calls_of(f))
+        assert found[0], "nothing was counted"
+        assert found[0] == found[1], (owner, found[0] - found[1], found[1] - found[0])
 
 
 CASES = [
     one_rank_writes,
-    nobody_writes,
     reads_alone,
     reads_own_writes,
     drains_alone,
@@ -454,7 +482,8 @@ CASES = [
     name_of_another_file,
     very_many_runs,
     part_of_the_ranks,
-    idle_flushes,
+    compound_references_and_rows,
+    work_follows_what_changed,
 ]
 
 
@@ -467,8 +496,6 @@ def run(case: Callable[[Open], None], folder: str, driver: str) -> None:
     case(open_file)
     faulthandler.cancel_dump_traceback_later()
     WORLD.Barrier()
-    if RANK == 0:
-        print("done:", case.__name__, driver, flush=True)
 
 
 def main() -> None:
@@ -477,6 +504,7 @@ def main() -> None:
         for case in CASES:
             if not wanted or case.__name__ in wanted:
                 run(case, folder, driver)
+    print("all cases", flush=True)
 
 
 if __name__ == "__main__":

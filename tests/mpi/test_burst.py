@@ -1,12 +1,13 @@
-"""With a burst buffer ranks make the same files, see the same, fail together, and lose nothing when they are killed."""
+"""With a burst buffer ranks see the same, fail together, and lose nothing when they are killed."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,46 +18,8 @@ import pnc_vol
 from pnc_vol.testing.mpi import missing, run_mpi
 
 PROGRAM = Path(__file__).with_name("ranks_burst.py")
-# One launch a number of ranks; each has private and shared logs, and small rounds.
-LAUNCHES = {
-    1: ["private-1", "shared"],
-    2: ["private-70000-posix", "shared-100000"],
-    3: ["private-1", "shared-ordered", "nodes"],
-    4: ["private", "shared"],
-}
-LITTLE = ["capacity", "capacity-shared"]
 
 pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing()), pytest.mark.timeout(900)]
-
-
-NAMES = [program.__name__ for program in ranks.PROGRAMS]
-
-
-# ------------------------------------------------------------------------------------------- the same bytes
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one process writes without a log, in ``DIR``; what ranks write with one, in ``DIR/RANKS/VARIANT``."""
-    folder = tmp_path_factory.mktemp("burst")
-    for program in ranks.PROGRAMS:
-        ranks.identity.run(program, str(folder), "", None)
-    for nprocs, variants in LAUNCHES.items():
-        (folder / str(nprocs)).mkdir()
-        run_mpi(nprocs, PROGRAM, "same", folder / str(nprocs), *variants, *LITTLE[: nprocs % 3], timeout=300)
-    return folder
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_log_changes_no_byte(files: Path, name: str) -> None:
-    found: dict[str, list[str]] = {}
-    for path in [files / f"{name}.nc", *files.glob(f"*/*/{name}.nc")]:
-        # Where a rank runs out of room before the first flush, what it writes then lies first; the values are checked.
-        if not path.parent.name.startswith("capacity") or name == "defined_before":
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            found.setdefault(digest, []).append(str(path.parent.relative_to(files)))
-    assert sum(map(len, found.values())) > sum(map(len, LAUNCHES.values()))
-    assert len(found) == 1, found
 
 
 def test_what_overlaps_is_seen_by_its_own_rank_only(tmp_path: Path) -> None:
@@ -66,7 +29,7 @@ def test_what_overlaps_is_seen_by_its_own_rank_only(tmp_path: Path) -> None:
     for nprocs, hint in ((2, "nc_burst_buf=enable"), (3, hints)):
         (tmp_path / str(nprocs)).mkdir()
         told = run_mpi(nprocs, program, tmp_path / str(nprocs), timeout=300, env={"PNC_VOL_HINTS": hint}).stdout
-        assert told.count("done:") == 38, told
+        assert told.count("all cases") == nprocs, told
         assert not list((tmp_path / str(nprocs)).glob("pncbb-*"))
 
 
@@ -201,16 +164,12 @@ def test_logs_of_all_nodes_are_needed(killed: Path, tmp_path: Path) -> None:
 
 def test_the_command_tells_and_recovers(killed: Path, tmp_path: Path) -> None:
     pytest.importorskip("typer", reason="typer is not installed (pip install 'pnc-vol[cli]')")
-    from typer.testing import CliRunner
-
-    from pnc_vol.cli.app import app
-
     kept = copied(killed, tmp_path)
     jobs = [str(job) for job in kept.glob("logs/**/pncbb-*")]
 
     def run(*args: str) -> tuple[int, str]:
-        done = CliRunner().invoke(app, args)
-        return done.exit_code, done.output
+        done = subprocess.run([sys.executable, "-m", "pnc_vol.cli", *args], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
 
     code, out = run("log", *jobs)
     assert code == 0

@@ -35,13 +35,8 @@ SCENARIOS = scenarios()
 OF_TRANSPORTS = [
     "failed_aggregator",
     "aggregator_cannot_read",
-    "no_shared_memory",
-    "no_memory_in_a_write_for_others",
     "failed_spill_read_in_a_collective_write",
-    "no_memory_in_a_collective_write",
-    "no_memory_in_a_collective_read",
     "reader_for_others_fails",
-    "no_memory_in_a_read_for_others",
 ]
 
 

@@ -15,6 +15,12 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 @pytest.mark.parametrize("nprocs", [2, 3, 4])
 def test_what_ranks_may_do_and_see(tmp_path: Path, nprocs: int) -> None:
-    told = run_mpi(nprocs, PROGRAM, tmp_path, timeout=90).stdout
-    # 19 cases by two drivers
-    assert told.count("done:") == 38, told
+    assert run_mpi(nprocs, PROGRAM, tmp_path, timeout=90).stdout.count("all cases") == nprocs
+
+
+def test_every_kind_of_element_comes_back_and_a_log_changes_no_byte(tmp_path: Path) -> None:
+    for name, hint in (("plain", ""), ("log", "nc_burst_buf=enable")):
+        kinds = PROGRAM.with_name("ranks_blob_kinds.py")
+        told = run_mpi(3, kinds, tmp_path / name, "canonical", env={"PNC_VOL_HINTS": hint}).stdout
+        assert told.count("all kinds") == 3
+    assert (tmp_path / "plain").read_bytes() == (tmp_path / "log").read_bytes()
