@@ -1,4 +1,4 @@
-"""Two ranks whose interpreters end with a shared file open: ``ranks_endings.py CASE DRIVER PATH``."""
+"""Ranks whose interpreters end with a shared file open: ``ranks_endings.py CASE DRIVER PATH``."""
 
 import os
 import signal
@@ -13,9 +13,9 @@ case, driver, path = sys.argv[1:]
 rank = MPI.COMM_WORLD.rank
 
 f = h5py.File(path, "w", driver=driver, comm=MPI.COMM_WORLD, collective_timeout=5)
-f.create_dataset("x", (2,), "i4")[rank] = rank + 1
+f.create_dataset("x", (MPI.COMM_WORLD.size,), "i4")[rank] = rank + 1
 f.flush()
-f.create_dataset("y", (2,), "i4")[rank] = 7
+f.create_dataset("y", (MPI.COMM_WORLD.size,), "i4")[rank] = 7
 
 
 def others() -> None:

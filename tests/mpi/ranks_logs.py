@@ -1,7 +1,8 @@
 """Ranks whose logs are left behind, and ranks that replay them: ``ranks_logs.py CASE FOLDER [ARGS...]``.
 
 ==================  ===========================================================================================
-``reset N``         rank 0 is killed when it has cut N of the files of its log; the others post more, and are killed
+``reset N``         rank 0 is killed when it has cut N of the files of its log, if they are so many; the others post
+                    more, and are killed
 ``strings``         a job that posts strings, longer and longer, and is killed
 ``grown``           without a log: one rank posts a longer string than those that a dataset was made with
 ``again``           the file is made anew, and what another job had posted to the former one is not in it
@@ -17,13 +18,14 @@ import signal
 import sys
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 import pnc_vol as h5py
-from pnc_vol.append_log.tail import Tail
 from pnc_vol.errors import LogRefusedError
+from pnc_vol.testing.faults import HookedSystem
 
 comm = MPI.COMM_WORLD
 case, folder, *args = sys.argv[1:]
@@ -34,32 +36,42 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def log() -> h5py.File:
-    return h5py.File(path, "w", driver="mpio", comm=comm, burst_buf=True)
+def log(**more: Any) -> h5py.File:
+    return h5py.File(path, "w", driver="mpio", comm=comm, burst_buf=True, **more)
+
+
+def die_when_another_has_posted() -> None:
+    """The launcher ends the others when one rank is gone."""
+    while not os.path.exists(os.path.join(folder, "posted")):
+        time.sleep(0.01)
+    die()
+
+
+class Cutting(HookedSystem):
+    """Dies instead of a call that cuts a file, after as many others."""
+
+    left = sys.maxsize
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "ftruncate":
+            if not self.left:
+                print("cutting", flush=True)
+                die_when_another_has_posted()
+            self.left -= 1
+        return super().call(name, args, kwargs)
 
 
 if case == "reset":
-    f = log()
+    system = Cutting()
+    f = log(system=system)
     x = f.create_dataset("x", (8,), "f8")
     x.iput(np.s_[comm.rank : comm.rank + 1], [1.0]).cancel()
     x[4 + comm.rank] = 3
-    whole, cuts = Tail.cut, 0
-
-    def cut(tail: Tail, end: int) -> None:
-        global cuts
-        if cuts == int(args[0]):
-            # The launcher ends the others when one rank is gone.
-            while not os.path.exists(os.path.join(folder, "posted")):
-                time.sleep(0.01)
-            die()
-        cuts += 1
-        whole(tail, end)
-
     if comm.rank == 0:
-        Tail.cut = cut  # type: ignore[method-assign]
+        system.left = int(args[0])
     f.flush()
     if comm.rank == 0:
-        cut(f.id.handle.session.posted.queue.stores[0].files.commit, 0)
+        die_when_another_has_posted()
     x[1] = 77.0
     with open(os.path.join(folder, "posted"), "w"):
         pass

@@ -64,7 +64,7 @@ def meets(n: int, victim: int, call: Callable[[], Any]) -> bool:
 
 
 def flushes() -> Iterator[tuple[h5py.File, Step, Step]]:
-    """Data alone, in one file."""
+    """Data alone, in one file, and a posted read."""
     with opened("") as f:
         x, t = f.create_dataset("x", (ROWS, SIZE), "f8"), f.create_dataset("t", (3, SIZE), "i4", maxshape=(None, SIZE))
         f.flush()
@@ -72,9 +72,11 @@ def flushes() -> Iterator[tuple[h5py.File, Step, Step]]:
         while True:
             turn += 1
             x[:, RANK], t[:, RANK] = turn + RANK, turn
+            posted = x.iget(np.s_[:, RANK])
             expected = np.tile(turn + np.arange(SIZE), (ROWS, 1))
             yield f, f.flush, lambda expected=expected: same(x, expected)  # type: ignore[misc]
             same(t, np.full((3, SIZE), turn))
+            same(posted.array, np.full(ROWS, turn + RANK))
 
 
 def defines() -> Iterator[tuple[h5py.File, Step, Step]]:

@@ -25,14 +25,6 @@ def test_many_ranks_flush_twenty_times(tmp_path: Path, ranks: int, nodes: int) -
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("case", ["memory", "disk"])
-def test_one_of_64_ranks_without_memory_or_disk_fails_a_flush_on_all_which_then_succeeds(
-    tmp_path: Path, case: str
-) -> None:
-    run_mpi(64, PROGRAM, tmp_path / "many.nc", case, timeout=280, env={"MPIR_CVAR_NUM_CLIQUES": "4"})
-
-
-@pytest.mark.nightly
 def test_one_of_64_ranks_that_is_killed_ends_the_job_and_what_was_flushed_is_there(tmp_path: Path) -> None:
     env = {"MPIR_CVAR_NUM_CLIQUES": "4"}
     job = run_mpi(64, PROGRAM, tmp_path / "many.nc", "killed", timeout=280, env=env, check=False)
