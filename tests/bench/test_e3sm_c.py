@@ -9,16 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pnc_vol.bench.e3sm_c import PROGRAM, seconds
-
+PROGRAM = "e3sm_io"
 DATA = Path(__file__).parents[3] / "shared/data/e3sm"
-
-
-def test_the_time_of_all_files_is_read_from_the_report() -> None:
-    line = "end-to-end time                    min/max =   {:.4f} /   {:.4f}\n"
-    assert seconds("HINTS:\n" + line.format(0.5, 0.75) + "other\n" + line.format(0.1, 0.25)) == 1.0
-    with pytest.raises(ValueError, match="no time from open to close"):
-        seconds("nothing")
 
 
 @pytest.mark.nightly

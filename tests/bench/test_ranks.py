@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import pnc_vol
 from pnc_vol.testing.mpi import missing, run_mpi
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -65,6 +70,27 @@ def test_e3sm_with_maps_that_are_made_up(case: str, size: int, more: tuple[objec
         assert result["quickest_rank"]["pnc_vol"][0] <= result["seconds"]["pnc_vol"][0], result["work"]
 
 
+@pytest.mark.parametrize("line", ["nc_burst_buf {}", "nc_burst_buf={}", "IOR_HINT__MPI__nc_burst_buf = {}  # no, yes"])
+def test_a_file_of_hints_in_each_of_its_forms(line: str, tmp_path: Path) -> None:
+    for word in ("disable", "sometimes"):
+        (tmp_path / "hints").write_text(f"# a remark\n\n{line.format(word)}\nIOR_HINT__GPFS__fineGrain=1\n")
+        words = ("coll_perf", "-b", 4, *COMMON, "--peers", "pnc_vol", "--hints-file", tmp_path / "hints")
+        done = run_mpi(1, "pnc_vol.bench", *words, check=False)
+        assert (done.returncode == 0) == (word == "disable"), done.stderr
+        assert ("nc_burst_buf" in done.stderr) == (word == "sometimes")
+
+
+@pytest.mark.parametrize("case", ["F", "G"])
+def test_maps_that_are_made_up_deal_each_cell(case: str, tmp_path: Path) -> None:
+    more = ("-f", 1, "-u", "--peers", "pnc_vol", "-k", "-o", tmp_path / "x.nc")
+    bench(2, "e3sm", "--case", case, "--synthetic", 1, "--map-ranks", 3, *more)
+    (path,) = tmp_path.iterdir()
+    with pnc_vol.File(path) as f:
+        for ds in f.values():
+            if isinstance(ds, pnc_vol.Dataset) and ds.dtype.kind == "f":
+                assert (np.abs(ds[...]) < 1e30).all(), "a cell that nobody wrote has the fill value"
+
+
 def test_e3sm_sees_a_set_as_one_file() -> None:
     told = bench(
         2, "e3sm", "--case", "F", "--synthetic", 1, "--map-ranks", 3, "-f", 1, "--view", "-x", "canonical", "blob",
@@ -82,21 +108,25 @@ def test_e3sm_with_ranks_that_do_not_write() -> None:
     assert "Number of IO processes             = 2" in told["report"]
 
 
-def test_e3sm_with_the_real_maps() -> None:
-    if not DATA.exists():
-        pytest.skip("E3SM-IO's maps are not there (../shared/data/e3sm)")
-    told = bench(2, "e3sm", "--case", "F", "-f", 1, "--data", DATA, "--peers", "pnc_vol")
-    report = "\n".join(told["report"])
-    assert "51" in report
-    # 1.25 MiB and 38,332 runs with single precision and 16 ranks; twice the bytes as double, other joints with 2 ranks
-    whole = told["results"][0]
-    assert whole["bytes"] == pytest.approx(0.64 * (1 << 20), rel=0.05)
+@pytest.mark.skipif(not DATA.exists(), reason="E3SM-IO's maps are not there (../shared/data/e3sm)")
+def test_e3sm_with_the_real_maps(tmp_path: Path) -> None:
+    """A case that is made up has as many variables of each kind."""
+    kinds = []
+    for made in (("--data", DATA), ("--synthetic", 1)):
+        path = tmp_path / f"{made[0]}.nc"
+        told = bench(2, "e3sm", "--case", "F", "-f", 1, *made, "--peers", "pnc_vol", "-k", "-o", path)
+        if made[0] == "--data":
+            assert "51" in "\n".join(told["report"])
+            # 1.25 MiB and 38,332 runs with single precision and 16 ranks; twice the bytes as double, other joints
+            assert told["results"][0]["bytes"] == pytest.approx(0.64 * (1 << 20), rel=0.05)
+        with pnc_vol.File(*tmp_path.glob(f"{made[0]}*")) as f:
+            datasets = [ds for ds in f.values() if isinstance(ds, pnc_vol.Dataset)]
+            kinds.append(Counter((ds.ndim, ds.maxshape[:1] == (None,), ds.dtype) for ds in datasets))
+    assert kinds[0] == kinds[1]
 
 
-def test_launches_itself(capfd: pytest.CaptureFixture[str]) -> None:
-    from pnc_vol.bench.__main__ import main
-
-    assert main(["coll_perf", "-n", "2", "-b", "4", "--rounds", "1", "--no-memory", "--peers", "pnc_vol"]) == 0
-    out = capfd.readouterr().out
-    assert "2 ranks" in out
-    assert "not asked for" in out
+def test_launches_itself() -> None:
+    command = "-m pnc_vol.bench coll_perf -n 2 -b 4 --rounds 1 --no-memory --peers pnc_vol"
+    told = subprocess.run([sys.executable, *command.split()], capture_output=True, text=True, check=True).stdout
+    assert "2 ranks" in told
+    assert "not asked for" in told
