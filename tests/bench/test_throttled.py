@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,35 +54,25 @@ def test_threads_share_the_bandwidth(tmp_path: Path) -> None:
     assert time.perf_counter() - start >= 0.3
 
 
-PROGRAM = """
-import os, sys, time
-from pnc_vol.bench.throttled import ThrottledSystem
-folder = sys.argv[1]
-system = ThrottledSystem(folder + "/slow", bandwidth=1e6, shared=folder + "/clock")
-fd = system.open(f"{folder}/slow/{os.getpid()}", os.O_RDWR | os.O_CREAT)
-sys.stdin.readline()
-for _ in range(5):
-    system.pwrite(fd, bytes(50_000), 0)
-print(time.monotonic())
-"""
+def another_process(folder: Path, start: Any, ends: Any) -> None:
+    system = ThrottledSystem(folder / "slow", bandwidth=1e6, shared=folder / "clock")
+    start.wait()
+    written(system, folder / "slow" / str(os.getpid()), 50_000, times=5)
+    ends.put(time.monotonic())
 
 
 def test_processes_share_the_bandwidth(tmp_path: Path) -> None:
     (tmp_path / "slow").mkdir()
-    jobs = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(3)
-    ]
-    time.sleep(0.1)
-    start = time.monotonic()
+    fresh = multiprocessing.get_context("spawn")
+    start, ends = fresh.Barrier(4), fresh.Queue()
+    jobs = [fresh.Process(target=another_process, args=(tmp_path, start, ends)) for _ in range(3)]
     for job in jobs:
-        assert job.stdin is not None
-        job.stdin.write("go\n")
-        job.stdin.flush()
-    ends = [float(job.communicate(timeout=60)[0]) for job in jobs]
-    assert max(ends) - start >= 0.75
+        job.start()
+    start.wait(timeout=60)
+    begun = time.monotonic()
+    assert max(ends.get(timeout=60) for _ in jobs) - begun >= 0.74
+    for job in jobs:
+        job.join()
 
 
 def test_the_kernel_does_not_copy_between_slow_and_fast(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +20,7 @@ from crash.running import Run, Scenario, fast_folder, record
 from crash.scenarios import AFTER_DURABLE, SCENARIOS
 from crash.states import kill_points, power_failure
 
-from pnc_vol.system import CALLS, temporary_directory
+from pnc_vol.system import CALLS
 
 STATES = 24
 CRASH = str(pathlib.Path(__file__).parents[1] / "shared" / "crash")
@@ -28,7 +29,7 @@ CRASH = str(pathlib.Path(__file__).parents[1] / "shared" / "crash")
 
 @pytest.fixture
 def folder() -> Iterator[str]:
-    with temporary_directory(fast_folder()) as path:
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as path:
         yield path
 
 

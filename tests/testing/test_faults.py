@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pnc_vol.full_io import write_all
 from pnc_vol.system import CALLS, REAL, System
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped, StopSystem, TraceSystem
 
@@ -16,8 +15,8 @@ from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped,
 def save(system: System, folder: Path) -> None:
     """A small work: a new file by rename, as careful programs do it."""
     fd = system.open(folder / "new", os.O_RDWR | os.O_CREAT, 0o600)
-    write_all(system, fd, b"head", 0)
-    write_all(system, fd, [b"12", b"345"], 4)
+    system.pwrite(fd, b"head", 0)
+    system.pwritev(fd, [b"12", b"345"], 4)
     system.fsync(fd)
     system.close(fd)
     system.rename(folder / "new", folder / "name")

@@ -27,7 +27,6 @@ from pathlib import Path
 import pytest
 from crash import fast_folder
 
-from pnc_vol.system import temporary_directory
 from pnc_vol.testing.mpi import missing, run_mpi
 
 HERE = Path(__file__).parent
@@ -148,7 +147,7 @@ def test_the_same_over_a_node_local_cache(mode: str, hints: str, tmp_path: Path)
     need_h5py()
     if mode == "check" and importlib.util.find_spec("netCDF4") is None:
         pytest.skip("netCDF4 is not installed")
-    with temporary_directory(fast_folder()) as nvm:
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as nvm:
         (results,), text = run(mode, tmp_path, f"{hints};e10_cache_path={nvm}")
         assert not os.listdir(nvm), "no cache was left behind"
     compare(mode, results)
