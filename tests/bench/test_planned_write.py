@@ -117,3 +117,27 @@ def test_bounds_of_a_case_follow_from_its_maps(case: str) -> None:
     for flush in flushes_of(case, 12, size=size):
         assert Bounds.of(12, flush.extents_of) == flush.bounds
         assert [flush.extents_of(rank).nbytes for rank in range(12)] == flush.nbytes.tolist()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "every"),
+    [
+        (64, 3, 1),
+        pytest.param(5400, 120, 21, marks=pytest.mark.nightly),
+        pytest.param(21600, 120, 84, marks=pytest.mark.nightly),
+    ],
+)
+def test_memory_of_the_f_case_stays_within_two_buffers(ranks: int, size: int, every: int) -> None:
+    """A rank's part of the plan, its tables, and its share of what an aggregator's node has in common."""
+    flush = flushes_of("F", ranks, size=size)[0]
+    nodes = blocks(ranks, -(-ranks // 64))
+    plan = planned(nodes, flush.extents_of, bounds=flush.bounds, every=every)
+    per_node = np.bincount([nodes.of(rank) for rank in plan.aggregators])
+    shared = int(plan.node_memory.max()) // int(per_node.max())
+    # The list of extents stands for the posts.
+    most = int((plan.own_memory - 24 * flush.runs).max()) + shared
+    assert most <= 2 * (16 << 20) + 64 * ranks
+    if size == 120:
+        largest = int(flush.runs.max())
+        assert largest * ranks >= flush.bounds.pieces
+        assert ranks < 21600 or largest in (184_643, 184_644)
