@@ -26,7 +26,6 @@ import ranks_identity as identity
 from ranks_identity import Ranks, values
 
 import pnc_vol as h5py
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 
 LOGGED: dict[str, dict[str, Any]] = {"private": {}, "shared": {"burst_buf_shared_logs": True}, "nodes": {}}
@@ -219,13 +218,13 @@ def wrong(folder: str) -> None:
             f["old"] = 1
     comm.Barrier()
     last = comm.rank == comm.size - 1
-    refusing = {"system": Refusing(REAL) if last else Late(REAL)}
+    refusing = {"system": Refusing() if last else Late()}
     shared = {"burst_buf_shared_logs": True}
     for what, mode, dirname, options in (
         ("missing", "w", nowhere, {}),
         ("missing on one", "w", nowhere if last else logs, {}),
         ("plain", "w", plain, {}),
-        ("sealed", "w", logs, {"system": Sealed(REAL)}),
+        ("sealed", "w", logs, {"system": Sealed()}),
         ("refused on one", "r+", logs, refusing),
         ("refused on one, shared", "r+", logs, refusing | shared),
         ("shared in two places", "r+", other if last else logs, shared),

@@ -6,11 +6,11 @@ Its name keeps it from being collected with the other tests: MPI is started once
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mpi4py import MPI
 
-from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.testing.driver_suite import DriverSuite
 
@@ -27,7 +27,7 @@ class StackSuite(DriverSuite):
         self.folder = tmp_path / "nvm"
         self.folder.mkdir()
 
-    def make(self, path: str, *, writable: bool = True) -> Driver:
+    def make(self, path: str, *, writable: bool = True) -> Any:
         return open_stack(self.spec.format(f"path='{self.folder}'"), path, writable=writable)
 
 

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 import pnc_vol
+from pnc_vol import check_string_dtype, get_config
 from pnc_vol.api import ids
-from pnc_vol.api.module import Config, get_config
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.special import check_string_dtype
 
 CSET_ASCII, CSET_UTF8 = 0, 1
 
@@ -180,7 +179,7 @@ FILTERS = {
 }  # fmt: skip
 
 MODULES: dict[str, Any] = {
-    "h5": SimpleNamespace(get_config=get_config, H5PYConfig=Config),
+    "h5": SimpleNamespace(get_config=get_config, H5PYConfig=type(get_config())),
     "h5a": SimpleNamespace(open=open_attribute, create=create_attribute, AttrID=ids.AttributeID),
     "h5d": SimpleNamespace(
         create=create_dataset,

@@ -20,19 +20,10 @@ import functools
 import weakref
 from typing import Any
 
-from pnc_vol import comm
+from pnc_vol import AttributeManager, Dataset, Group, Reference
 from pnc_vol.api import ids, opening
-from pnc_vol.api.attrs import AttributeManager
-from pnc_vol.api.dataset import Dataset
-from pnc_vol.api.group import Group
-from pnc_vol.file import forgotten
-from pnc_vol.file import registry as sharing
-from pnc_vol.file.joining import open_session
-from pnc_vol.file.registry import Entry, SessionRef
-from pnc_vol.file.session import Session
-from pnc_vol.mapping.links import TypeNode
-from pnc_vol.mapping.references import Reference
-from pnc_vol.mapping.tree import GroupNode, walk
+from pnc_vol.file import forgotten, joining, registry
+from pnc_vol.mapping import links, tree
 
 counts = {"reads": 0, "reopened": 0}
 busy: list[int] = []
@@ -41,7 +32,7 @@ moved: dict[int, tuple[Any, Any]] = {}
 """By the address of a node that was: that node, kept alive, and the one that stands for it."""
 
 
-def reopen(session: Session) -> None:
+def reopen(session: Any) -> None:
     """Complete the file, let go of it, and open it anew."""
     counts["reads"] += 1
     if busy or session.closed or session.forked or not session.writable or session.comm.size > 1:
@@ -53,13 +44,13 @@ def reopen(session: Session) -> None:
         holders = [handle for handle in handles if handle.session is session and not handle.released]
         old = session.defs.tree
         session.close()
-        new = open_session(session.disk.path, "r+", options=session.options, comm=comm.serial())
+        new = joining.open_session(session.disk.path, "r+", options=session.options, comm=session.comm)
         assert not new.defs.tree.findings, new.defs.tree.findings
         follow(old, new.defs.tree)
         for entry in {handle.ref._entry for handle in holders}:
-            sharing.enter(Entry(entry.token, new))
+            registry.enter(registry.Entry(entry.token, new))
         for handle in holders:
-            handle.ref = SessionRef(sharing._open[handle.ref._entry.token], writable=handle.ref.writable)
+            handle.ref = registry.SessionRef(registry._open[handle.ref._entry.token], writable=handle.ref.writable)
             handle.session = new
             forgotten.watch(handle, handle.ref, handle.filename)
         counts["reopened"] += 1
@@ -69,18 +60,18 @@ def reopen(session: Session) -> None:
 
 def follow(old: Any, new: Any) -> None:
     """Say for each node of a tree which node of the other one stands for it."""
-    mine = {node.path: node for node in walk(old.root)}
-    theirs = {node.path: node for node in walk(new.root)}
+    mine = {node.path: node for node in tree.walk(old.root)}
+    theirs = {node.path: node for node in tree.walk(new.root)}
     assert mine.keys() == theirs.keys(), sorted(mine.keys() ^ theirs.keys())
     for path, node in mine.items():
         read = theirs[path]
         assert type(node) is type(read), path
         moved[id(node)] = node, read
-        if isinstance(node, GroupNode):
+        if isinstance(node, tree.GroupNode):
             assert node.links.keys() == read.links.keys(), path
             for name, entry in node.links.items():
                 assert type(entry) is type(read.links[name]), f"{path}/{name}"
-                if isinstance(entry, TypeNode):
+                if isinstance(entry, links.TypeNode):
                     moved[id(entry)] = entry, read.links[name]
 
 
