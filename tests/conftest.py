@@ -138,7 +138,7 @@ SWEEPS = {
     "tests/mapping/test_false_markers.py::test_the_catalogue": 5,
     "tests/mpi/test_append_set.py::test_any_number": 2,
     "tests/mpi/test_blob_life.py": 2,
-    "tests/mpi/test_cache_trouble.py": 5,
+    "tests/mpi/test_cache_trouble.py": 3,
     "tests/mpi/test_logs.py::test_a_kill_while_a_log_is_begun_anew": 0,
     "tests/mpi/test_steps.py": 4,
     "tests/recovery/test_left_caches.py": 2,

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,14 @@ WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
 FOLDER, NODES = Path(sys.argv[1]), int(sys.argv[2])
 NVMS = [FOLDER / f"nvm{node}" for node in range(NODES)]
+
+
+SCENARIOS: list[Callable[[], None]] = []
+
+
+def scenario(function: Callable[[], None]) -> Callable[[], None]:
+    SCENARIOS.append(function)
+    return function
 
 
 def killed_now(path: Path) -> dict[str, Any]:
@@ -67,15 +76,13 @@ def sweep(failing: int, flag: str) -> None:
     assert fail_at > 10
 
 
-def the_log_of_the_first_rank_is_full() -> None:
-    sweep(0, "flush_onclose")
-    sweep(0, "flush_immediate")
+@scenario
+def the_log_of_a_rank_is_full() -> None:
+    for failing, flag in ((0, "flush_onclose"), (0, "flush_immediate"), (SIZE - 1, "flush_onclose")):
+        sweep(failing, flag)
 
 
-def the_log_of_the_last_rank_is_full() -> None:
-    sweep(SIZE - 1, "flush_onclose")
-
-
+@scenario
 def ranks_of_a_node_see_each_other_in_different_directories() -> None:
     mine = FOLDER / f"own{RANK}"
     mine.mkdir(exist_ok=True)
@@ -103,6 +110,7 @@ class Private(HookedSystem):
         return super().call(name, args, kwargs)
 
 
+@scenario
 def a_cache_that_cannot_be_read_is_not_taken_for_none() -> None:
     mine = FOLDER / f"private{RANK}"
     mine.mkdir(exist_ok=True)
@@ -126,6 +134,7 @@ def a_cache_that_cannot_be_read_is_not_taken_for_none() -> None:
         assert x[...].tolist() == [[rank + 1] * 4 for rank in range(SIZE)]
 
 
+@scenario
 def a_file_with_caches_is_refused_on_all_ranks_and_recovered_when_told() -> None:
     mine, path = FOLDER / f"left{RANK}", FOLDER / "left.nc"
     mine.mkdir(exist_ok=True)
@@ -156,14 +165,6 @@ def a_file_with_caches_is_refused_on_all_ranks_and_recovered_when_told() -> None
     WORLD.Barrier()
     assert not os.listdir(mine)
 
-
-SCENARIOS = [
-    the_log_of_the_first_rank_is_full,
-    the_log_of_the_last_rank_is_full,
-    ranks_of_a_node_see_each_other_in_different_directories,
-    a_cache_that_cannot_be_read_is_not_taken_for_none,
-    a_file_with_caches_is_refused_on_all_ranks_and_recovered_when_told,
-]
 
 if __name__ == "__main__":
     scenarios.run({one.__name__: one for one in SCENARIOS}, seconds=90)

@@ -5,46 +5,38 @@ The page on consistency names these tests in its table (`docs/explain/consistenc
 
 from __future__ import annotations
 
-import functools
-import re
 from pathlib import Path
 
 import pytest
-import scenarios
+from scenarios import Launches, names
 
 import pnc_vol as h5py
 from pnc_vol.testing.mpi import missing, run_mpi
 
 PROGRAM = Path(__file__).with_name("ranks_cache.py")
-NAMES = re.findall(r"@scenario\ndef (\w+)\(driver", PROGRAM.read_text())
 JOBS = [(1, 1), (2, 1), (3, 2), (4, 2)]
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
 @pytest.fixture(scope="module")
-def launched(tmp_path_factory: pytest.TempPathFactory) -> functools.partial[scenarios.Launch]:
-    @functools.cache
-    def launch(nprocs: int, nodes: int) -> scenarios.Launch:
-        folder = tmp_path_factory.mktemp(f"cache-{nprocs}-{nodes}")
-        return scenarios.Launch(nprocs, PROGRAM, folder, nodes, env={"MPIR_CVAR_NUM_CLIQUES": str(nodes)})
-
-    return functools.partial(launch)
+def job(tmp_path_factory: pytest.TempPathFactory) -> Launches:
+    return Launches(tmp_path_factory, PROGRAM)
 
 
 @pytest.mark.parametrize("driver", ["mpio", "posix"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names(PROGRAM))
 @pytest.mark.parametrize(("nprocs", "nodes"), JOBS)
-def test_cache(launched: functools.partial[scenarios.Launch], nprocs: int, nodes: int, name: str, driver: str) -> None:
-    launched(nprocs, nodes).check(f"{name} {driver}")
+def test_cache(job: Launches, nprocs: int, nodes: int, name: str, driver: str) -> None:
+    job(nprocs, nodes, nodes).check(f"{name} {driver}")
 
 
 @pytest.mark.parametrize("driver", ["mpio", "posix"])
 def test_what_was_flushed_is_in_a_file_that_nobody_closes(tmp_path: Path, driver: str) -> None:
     (tmp_path / "nvm").mkdir()
     env = {"MPIR_CVAR_NUM_CLIQUES": "2", "PNC_VOL_HINTS": f"e10_cache_path={tmp_path / 'nvm'}"}
-    job = run_mpi(4, PROGRAM.with_name("ranks_endings.py"), "all_open", driver, tmp_path / "left.nc", env=env)
-    assert "was not matched" not in job.stdout + job.stderr, "UCX says that no rank received a message"
+    done = run_mpi(4, PROGRAM.with_name("ranks_endings.py"), "all_open", driver, tmp_path / "left.nc", env=env)
+    assert "was not matched" not in done.stdout + done.stderr, "UCX says that no rank received a message"
     with h5py.File(tmp_path / "left.nc") as f:
         assert f["x"][...].tolist() == [1, 2, 3, 4]
     assert not list((tmp_path / "nvm").iterdir())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scenarios import Launch
+from scenarios import Launches, names
 
 import pnc_vol as h5py
 from pnc_vol.testing.mpi import find_mpiexec, missing
@@ -22,16 +22,7 @@ ENDINGS = Path(__file__).with_name("ranks_endings.py")
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
-def scenarios() -> list[str]:
-    """The names of all scenarios, read from the sources: importing them starts MPI."""
-    found = []
-    for path in sorted(PROGRAM.parent.glob("faults_*.py")):
-        lines = path.read_text().splitlines()
-        found += [lines[i + 1].split()[1].partition("(")[0] for i, line in enumerate(lines) if line == "@scenario"]
-    return found
-
-
-SCENARIOS = scenarios()
+SCENARIOS = names(*sorted(PROGRAM.parent.glob("faults_*.py")))
 OF_TRANSPORTS = [
     "failed_aggregator",
     "aggregator_cannot_read",
@@ -41,69 +32,45 @@ OF_TRANSPORTS = [
 
 
 @pytest.fixture(scope="module")
-def mpio(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    return Launch(3, PROGRAM, tmp_path_factory.mktemp("mpio"), "mpio")
-
-
-@pytest.fixture(scope="module")
-def posix(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    return Launch(2, PROGRAM, tmp_path_factory.mktemp("posix"), "posix")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Launches:
+    return Launches(tmp_path_factory, PROGRAM)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_mpio_on_three_ranks(mpio: Launch, name: str) -> None:
-    mpio.check(name)
-
-
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    """Of three ranks two are on one node: some pieces go through its memory, some to another node."""
-    return Launch(3, PROGRAM, tmp_path_factory.mktemp("nodes"), "posix", env={"MPIR_CVAR_NUM_CLIQUES": "2"})
+def test_mpio_on_three_ranks(job: Launches, name: str) -> None:
+    job(3, 1, "mpio").check(name)
 
 
 @pytest.mark.parametrize(
     "name", [name if name in OF_TRANSPORTS else pytest.param(name, marks=pytest.mark.nightly) for name in SCENARIOS]
 )
-def test_posix_on_two_nodes(nodes: Launch, name: str) -> None:
-    nodes.check(name)
-
-
-@pytest.fixture(
-    scope="module",
-    params=[(2, "posix"), (2, "mpio"), (4, "posix"), (4, "mpio")],
-    ids=lambda of: f"{of[0]} nodes, {of[1]}",
-)
-def four(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    nodes, driver = request.param
-    env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
-    return Launch(4, PROGRAM, tmp_path_factory.mktemp("four"), driver, env=env)
+def test_posix_on_two_nodes(job: Launches, name: str) -> None:
+    """Of three ranks two are on one node: some pieces go through its memory, some to another node."""
+    job(3, 2, "posix").check(name)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_four_ranks_on_several_nodes(four: Launch, name: str) -> None:
-    four.check(name)
+@pytest.mark.parametrize("driver", ["posix", "mpio"])
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_four_ranks_on_several_nodes(job: Launches, nodes: int, driver: str, name: str) -> None:
+    job(4, nodes, driver).check(name)
 
 
 @pytest.mark.nightly
-def test_an_open_that_fails_on_another_node_tells_why(tmp_path: Path) -> None:
+def test_an_open_that_fails_on_another_node_tells_why(job: Launches) -> None:
     """MPI-IO says on all other nodes only that it failed somewhere."""
-    job = Launch(3, PROGRAM, tmp_path, "mpio", "no_descriptors_at_open", env={"MPIR_CVAR_NUM_CLIQUES": "3"})
-    job.check("no_descriptors_at_open")
+    job(3, 3, "mpio", "no_descriptors_at_open").check("no_descriptors_at_open")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_posix_on_two_ranks(posix: Launch, name: str) -> None:
-    posix.check(name)
+def test_posix_on_two_ranks(job: Launches, name: str) -> None:
+    job(2, 1, "posix").check(name)
 
 
-def test_posix_on_two_ranks_ends_in_order(posix: Launch) -> None:
-    assert posix.job.returncode == 0, posix.job.stderr
-
-
-def test_the_job_ends_in_order(mpio: Launch) -> None:
+def test_the_job_ends_in_order(job: Launches) -> None:
     """Files and communicators that could not be closed together do not keep MPI from ending."""
-    assert mpio.job.returncode == 0, mpio.job.stderr
+    assert job(3, 1, "mpio").job.returncode == 0, job(3, 1, "mpio").job.stderr
 
 
 # ------------------------------------------------------------------------------------------------- endings

@@ -11,13 +11,18 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import re
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pnc_vol.testing.mpi import run_mpi
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def run(scenarios: Mapping[str, Callable[[], object]], *, seconds: float = 20) -> None:
@@ -63,3 +68,24 @@ class Launch:
         failure, spent = self.results[name]
         assert not failure, failure
         assert spent < seconds
+
+
+def names(*programs: Path) -> list[str]:
+    """The functions below ``@scenario``, read from the sources: importing them would start MPI."""
+    return [name for path in programs for name in re.findall(r"(?m)^@scenario\ndef (\w+)\(", path.read_text())]
+
+
+class Launches:
+    """Jobs of a program on ranks and emulated nodes, each launched when it is first asked for."""
+
+    def __init__(self, folders: pytest.TempPathFactory, program: Path) -> None:
+        self._folders, self._program = folders, program
+        self._jobs: dict[tuple[object, ...], Launch] = {}
+
+    def __call__(self, nprocs: int, nodes: int, *args: object) -> Launch:
+        """The job, in a folder of its own, which is its first argument."""
+        key = (nprocs, nodes, *args)
+        if key not in self._jobs:
+            env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
+            self._jobs[key] = Launch(nprocs, self._program, self._folders.mktemp("job"), *args, env=env)
+        return self._jobs[key]
