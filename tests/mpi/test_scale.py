@@ -14,18 +14,8 @@ from scale_program import check, counted
 from virtual_ranks import run
 
 import pnc_vol
-<<<<<<< HEAD
-from pnc_vol.bench.planned_write import blocks, planned
-from pnc_vol.bench.scale_cases import flushes_of
-from pnc_vol.comm import Comm
-=======
->>>>>>> 0405f49 (The agreement of thousands of ranks is counted through a file that they flush)
 from pnc_vol.errors import DefinitionMismatchError
 from pnc_vol.testing.mpi import missing, run_mpi
-<<<<<<< HEAD
-=======
-from pnc_vol.testing.virtual_ranks import run
->>>>>>> 0405f49 (The agreement of thousands of ranks is counted through a file that they flush)
 
 PROGRAM = Path(__file__).with_name("ranks_scale.py")
 

@@ -59,11 +59,7 @@ def rename(*pairs: tuple[str, str]) -> Change:
 
 
 def define(name: str) -> Change:
-<<<<<<< HEAD
-    """A dataset of which a part is posted, so that it gets a map; h5py fills the rest only if it is told to."""
-=======
     """A dataset of which a part is posted, so that it gets a map; h5py fills the rest if it is told to."""
->>>>>>> 0405f49 (The agreement of thousands of ranks is counted through a file that they flush)
     return lambda f: f.create_dataset(name, (4, 6), "f8", fill_time="alloc").__setitem__(np.s_[1:3, 2:4], 5)
 
 
