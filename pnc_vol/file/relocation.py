@@ -86,8 +86,9 @@ def copied(
         # The copy is given up, which may need all ranks, when all know why.
         with comm.errors_shared():
             found = layout.moves(target, tree)
-            moved = int(found.length.sum())
-            _copy(disk.driver, copy.driver, Extents(found.src, found.length, found.dst), comm.rank, comm.size)
+        pieces = _there(comm, disk.driver, Extents(found.src, found.length, found.dst))
+        with comm.errors_shared():
+            _copy(disk.driver, copy.driver, pieces, comm.rank, comm.size)
             # Data of other ranks follow, which must not come to the copy first.
             copy.driver.drain()
             comm.agree("flush move")
@@ -96,7 +97,7 @@ def copied(
         raise
     # From here on no rank may fail alone: the others go on with the copy.
     target.unwritten = Unwritten()
-    tell(FILE, INFO, "%s: definitions moved %d bytes to a new copy of the file", disk.path, moved)
+    tell(FILE, INFO, "%s: definitions moved %d bytes to a new copy of the file", disk.path, pieces.nbytes)
     return copy
 
 
@@ -137,6 +138,22 @@ def _harms(tree: Tree, disk: StoredFile, target: Layout, lost: LostRecords) -> b
         if node is not None and node.shape and first < min(live, node.shape[0]):
             return True
     return replaces_live(disk, target.uids) and disk.layout.overwrites(disk.header, disk.uids, target)
+
+
+def _there(comm: Comm, source: Driver, pieces: Extents) -> Extents:
+    """The parts of the pieces that are in the file, which may be shorter than its header says: by anything (collective).
+
+    The same on all ranks, which share the copying by what they find here.
+    """
+    size, error = 0, None
+    try:
+        size = source.size()
+    except Exception as reason:
+        error = reason
+    (end,), _ = comm.reduce("flush move from", (size,), error=error)
+    length = np.minimum(pieces.length, end - pieces.offset)
+    kept = length > 0
+    return Extents(pieces.offset[kept], length[kept], pieces.place[kept])
 
 
 def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int) -> None:

@@ -22,6 +22,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -276,10 +277,11 @@ def refuse(system: System, path: str, caches: Sequence[Cache], *, salvage: bool,
 
 
 def _missing_ranks(caches: Sequence[Cache]) -> list[int]:
-    """The ranks of a job whose caches are not among these; without a log that tells their number, the first of them."""
+    """The first ranks of a job whose caches are not among these; without a log that tells their number, the next one."""
     told = [cache.log.header.num_ranks for cache in caches if cache.log.header is not None]
     there = {int(os.path.basename(cache.stem)) for cache in caches}
-    return sorted(set(range(min(told[0], 1 << 20))) - there) if told else [len(there)]
+    # As many as a message names, and one: the number of ranks may be wrong, and then is large.
+    return list(islice((rank for rank in range(told[0]) if rank not in there), 9)) if told else [len(there)]
 
 
 def _refuse_nameless(system: System, path: str, cache: Cache) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial as bound
+from itertools import islice
 
 from pnc_vol.comm import Comm, serial
 from pnc_vol.disk.identity import identity_of
@@ -241,7 +242,9 @@ def _by_job(sources: Sequence[LogSource], partial: bool) -> list[list[LogSource]
     for (_, ranks), mine in jobs.items():
         mine.sort(key=lambda source: (source.log.header.rank_id, source.base))
         there = [source.log.header.rank_id for source in mine]
-        missing = sorted(set(range(min(ranks, 1 << 20))) - set(there))
+        present = set(there)
+        # As many as a message names, and one: the number of ranks may be wrong, and then is large.
+        missing = list(islice((rank for rank in range(ranks) if rank not in present), 9))
         # What a kill left of logs that hold nothing needs no others.
         wanted = any(source.commit_log is None or source.holds for source in mine)
         if missing and wanted and not partial:
