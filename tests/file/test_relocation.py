@@ -27,7 +27,7 @@ from pnc_vol.format.moving import needs_move, overwrites
 from pnc_vol.format.placing import grow, place
 from pnc_vol.format.sizes import inner_bytes, is_record, record_size
 from pnc_vol.system import REAL
-from pnc_vol.testing.faults import CHANGING, FaultSystem, Stopped, StopSystem
+from pnc_vol.testing.faults import CHANGING, FaultSystem, Stopped, StopSystem, TraceSystem
 
 
 @pytest.fixture
@@ -386,3 +386,18 @@ def test_a_replaced_variable_takes_turns_between_two_places(path: pathlib.Path) 
             sizes.append(path.stat().st_size)
         assert "moves" not in f.statistics()
     assert max(sizes) < 25_000
+
+
+def test_data_that_a_header_claims_and_the_file_lacks_are_not_copied(path: pathlib.Path) -> None:
+    """A few bytes of a header can claim any length: the copy has what is there, and wrote all that was claimed."""
+    with pnc_vol.File(path, "w") as f:
+        f["a"] = np.arange(4)
+        f.create_dataset("b", (1 << 29,), "u1", fillvalue=None)[:5] = 1
+    os.truncate(path, 2000)
+    system = TraceSystem()
+    with pytest.warns(PncVolWarning, match="are missing at the end"), pnc_vol.File(path, "r+", system=system) as f:
+        f.attrs["note"] = "n" * 9000
+        f.flush()
+        assert f["a"][:].tolist() == [0, 1, 2, 3]
+        assert f["b"][:7].tolist() == [1, 1, 1, 1, 1, 0, 0]
+    assert sum(call.nbytes for call in system.log if call.name.startswith("pwrite")) < 40_000

@@ -8,8 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -385,3 +387,23 @@ def test_caches_of_another_host_are_named_and_given_up_only_when_told(tmp_path: 
     assert "given up" in pnc_vol.replay(path, partial=True).messages[0]
     with pnc_vol.File(path) as f:
         assert (f["x"][:] == 4).all()
+
+
+def test_a_number_of_ranks_that_no_job_has_takes_no_memory(tmp_path: Path, nvm: Path) -> None:
+    path = str(tmp_path / "x.nc")
+    child = subprocess.Popen([sys.executable, "-c", WRITER, path, str(nvm), ""], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.kill()
+    child.communicate()
+    (log,) = nvm.glob(f"*/*{SUFFIX}")
+    content = bytearray(log.read_bytes())
+    size = int.from_bytes(content[12:16], "little")
+    content[52:56] = (2**31 - 1).to_bytes(4, "little")
+    content[size - 4 : size] = crc32(content[: size - 4]).to_bytes(4, "little")
+    log.write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(LogRefusedError, match="of 2147483647 ranks the caches of ranks 1, 2, 3, 4, 5, 6, 7, 8, "):
+        pnc_vol.replay(path)
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()

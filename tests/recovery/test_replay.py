@@ -6,6 +6,8 @@ import json
 import os
 import pathlib
 import shutil
+import sys
+import tracemalloc
 import zlib
 from typing import Any
 
@@ -165,6 +167,20 @@ def test_values_of_another_type_are_converted(made: Made) -> None:
     with pnc_vol.File(made.path) as f:
         assert f["f"][:2].tolist() == [[0, 1, 2, 3], [0.5] * 4]
         assert f["r"][0].tolist() == [0, 0]
+
+
+def test_a_number_of_ranks_that_no_job_has_takes_no_memory(made: Made) -> None:
+    made.add(encode_vara, 9, 0, (0, 0), (1, 4), data=np.ones(4).tobytes())
+    made.replay()
+    meta = made.base.with_suffix(".nc_0_0.meta")
+    content = bytearray(meta.read_bytes())
+    content[24:32] = (2**31 - 1).to_bytes(8, sys.byteorder)
+    meta.write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(LogRefusedError, match="of 2147483647 logs, and those of ranks 1, 2, 3, 4, 5, 6, 7, 8, "):
+        pnc_vol.replay(made.path, meta)
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
 
 
 HOSTILE: dict[str, tuple[Any, ...]] = {
