@@ -23,6 +23,7 @@ __all__ = [
     "NameBook",
     "dataset_name",
     "is_member_name",
+    "is_text",
     "legal_name",
     "split_path",
     "variable_name",
@@ -116,10 +117,23 @@ def is_member_name(name: object) -> bool:
     """True if `name` can be one step of a path."""
     if not isinstance(name, str) or not name or name in (".", "..") or "/" in name or "\0" in name:
         return False
-    if name.isascii():
+    return is_text(name)
+
+
+def is_text(value: object) -> bool:
+    """True for a text that has bytes; JSON can also spell half a surrogate pair, which has none.
+
+    Examples
+    --------
+    >>> is_text("Kiel"), is_text(3), is_text(chr(0xD800))
+    (True, False, False)
+    """
+    if not isinstance(value, str):
+        return False
+    if value.isascii():
         return True
     try:
-        name.encode("utf-8", "surrogateescape")
+        value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return False
     return True

@@ -25,7 +25,7 @@ from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.conventions import FILL, TYPE_KEYS, element_of_var
 from pnc_vol.mapping.dimensions import label_of
 from pnc_vol.mapping.markers import Findings, load_marker, marker_attr, shown
-from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, is_member_name, split_path
+from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, is_member_name, is_text, split_path
 from pnc_vol.mapping.tree import NAMELESS, DatasetNode, FileDims, GroupNode, Tree
 from pnc_vol.mapping.unread import Plan, Unread, attach_scales
 
@@ -242,7 +242,7 @@ class _Reader:
                 return
             self._mark_shape(node, marker)
             if "scale" in marker:
-                if marker["scale"] is None or isinstance(marker["scale"], str):
+                if marker["scale"] is None or is_text(marker["scale"]):
                     node.scale = marker["scale"]
                 else:
                     self._complain(node, "scale", marker["scale"])
@@ -359,7 +359,7 @@ class _Reader:
     def _mark_axes(self, node: DatasetNode, marker: Marker, by_variable: dict[str, DatasetNode]) -> None:
         if "labels" in marker:
             labels = marker["labels"]
-            if isinstance(labels, list) and len(labels) == len(node.axes) and all(isinstance(x, str) for x in labels):
+            if isinstance(labels, list) and len(labels) == len(node.axes) and all(map(is_text, labels)):
                 for axis, label in zip(node.axes, labels, strict=True):
                     axis.label, axis.only_label = label, bool(label)
             else:

@@ -134,7 +134,10 @@ def _of_others(data: bytearray, at: int, chance: random.Random, others: list[byt
     data[at : at + chance.choice((0, len(piece)))] = piece
 
 
-_DAMAGES = (_flipped, _flipped, _another_byte, _another_byte, _extreme, _extreme, _extreme, _cut, _taken_out, _longer, _repeated, _of_others)  # fmt: skip
+_DAMAGES = (
+    _flipped, _flipped, _another_byte, _another_byte, _extreme, _extreme, _extreme, _cut, _taken_out, _longer,
+    _repeated, _of_others,
+)  # fmt: skip
 
 
 def damaged(kind: Kind, whole: dict[str, bytes], others: list[bytes], chance: random.Random) -> dict[str, bytearray]:
@@ -392,9 +395,10 @@ def failures(kinds: list[str], seed: str, first: int, count: int) -> Iterator[Fa
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=base) as made:
         others = donors(Path(made))
         for i, kind in enumerate(kinds):
-            share = (count + len(kinds) - 1 - i) // len(kinds)
+            share, refused = (count + len(kinds) - 1 - i) // len(kinds), tally.refused
             for number, told in tried(kind, seed, range(first, first + share), Path(made), others):
                 yield Failure(kind, seed, number, told)
+            print(f"{kind}: {share} mutants, {tally.refused - refused} documented errors", flush=True)
 
 
 def keep(failure: Failure, target: Path) -> None:

@@ -222,6 +222,9 @@ def marked(content: Any, *attrs: Attr) -> Header:
         ({"attrs": {"a": 3}}, "variable 'v': the marker of attribute 'a'"),
         ({"len": 2}, "variable 'v': len 2"),
         ({"scale": 3}, "variable 'v': scale 3"),
+        # half a surrogate pair is a text in JSON, and in no file
+        ({"scale": "\ud800"}, "variable 'v': scale '\\ud800'"),
+        ({"labels": ["\ud800"]}, "variable 'v': labels ['\\ud800']"),
         ({"own": 3}, "variable 'v': own 3"),
         ({"path": "/a" * 1001}, "variable 'v': cannot be at '/a/a"),
         ({"type": "composite", "dtype": {"enum": [], "base": "<i4"}}, "variable 'v': type 'composite'"),
