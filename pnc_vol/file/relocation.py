@@ -141,7 +141,7 @@ def _harms(tree: Tree, disk: StoredFile, target: Layout, lost: LostRecords) -> b
 
 
 def _there(comm: Comm, source: Driver, pieces: Extents) -> Extents:
-    """The parts of the pieces that are in the file, which may be shorter than its header says: by anything (collective).
+    """The parts of the pieces that are in the file, which may be far shorter than its header says (collective).
 
     The same on all ranks, which share the copying by what they find here.
     """

@@ -277,7 +277,7 @@ def refuse(system: System, path: str, caches: Sequence[Cache], *, salvage: bool,
 
 
 def _missing_ranks(caches: Sequence[Cache]) -> list[int]:
-    """The first ranks of a job whose caches are not among these; without a log that tells their number, the next one."""
+    """The first ranks of a job whose caches are not here; the next one, without a log that tells their number."""
     told = [cache.log.header.num_ranks for cache in caches if cache.log.header is not None]
     there = {int(os.path.basename(cache.stem)) for cache in caches}
     # As many as a message names, and one: the number of ranks may be wrong, and then is large.

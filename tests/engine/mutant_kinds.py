@@ -123,6 +123,10 @@ def change(path: Path, **options: Any) -> None:
                 break
 
 
+VERBS = ("check", "dump", "link", "log", "ls")
+"""Those that are used on damaged files."""
+
+
 def verb(*words: object) -> None:
     """A verb of ``pnc-vol``; anything but an exit is an error of the command line."""
     with redirect_stdout(TextIOWrapper(BytesIO())), redirect_stderr(TextIOWrapper(BytesIO())):

@@ -39,12 +39,14 @@ from typing import Any, NamedTuple
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1] / "shared")]
 
-from mutant_kinds import KINDS, Kind, tally
+from mutant_kinds import KINDS, VERBS, Kind, tally, verb
 
 import pnc_vol
 
 SECONDS = 20.0
 """Of one mutant, before it counts as a hang; a busy machine takes a hundredth of it."""
+PATIENCE = 40.0
+"""Seconds more, before a process that does not heed its alarm is killed."""
 ROOM, MEMORY = 256 << 20, 64 << 20
 """Bytes of address space, and of memory, that a mutant may take beyond what whole files take."""
 LONGEST = 256 << 20
@@ -227,6 +229,13 @@ def _alarm(*_: object) -> None:
     raise _Hang("".join(traceback.format_stack(limit=14)))
 
 
+def damaged_content(
+    kind: str, seed: str, number: int, whole: dict[str, bytes], others: list[bytes]
+) -> dict[str, bytearray]:
+    """The files of a mutant: the same for the same numbers, if the whole files and the others are."""
+    return damaged(KINDS[kind], whole, others, random.Random(f"{kind} {seed} {number}"))
+
+
 class Trial:
     """Mutants of one kind, tried in this process.
 
@@ -245,12 +254,11 @@ class Trial:
         signal.signal(signal.SIGALRM, _alarm)
 
     def content(self, number: int) -> dict[str, bytearray]:
-        chance = random.Random(f"{self.kind} {self.seed} {number}")
-        return damaged(self.stage.kind, self.stage.whole, self.others, chance)
+        return damaged_content(self.kind, self.seed, number, self.stage.whole, self.others)
 
     def limited(self) -> None:
         """Take what whole files take, all uses of them; then limit the addresses of this process."""
-        for number in range(12):
+        for number in range(8):
             if told := self.use(self.stage.whole, random.Random(number), limited=False):
                 raise AssertionError(f"whole files of {self.kind}: {told}")
         with open("/proc/self/statm") as file:
@@ -366,7 +374,7 @@ def _watched(child: int, reading: int, at: mmap) -> Iterator[tuple[int, str]]:
                 break
         if at[:8] != last:
             last, since = at[:8], time.monotonic()
-        elif time.monotonic() - since > 2 * SECONDS + 20:
+        elif time.monotonic() - since > SECONDS + PATIENCE:
             ended = "hangs where no signal is handled"
             os.kill(child, signal.SIGKILL)
             since = time.monotonic()
@@ -394,6 +402,9 @@ def failures(kinds: list[str], seed: str, first: int, count: int) -> Iterator[Fa
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=base) as made:
         others = donors(Path(made))
+        for word in VERBS:
+            # loaded here once, not by each process
+            verb(word, "--help")
         for i, kind in enumerate(kinds):
             share, refused = (count + len(kinds) - 1 - i) // len(kinds), tally.refused
             for number, told in tried(kind, seed, range(first, first + share), Path(made), others):

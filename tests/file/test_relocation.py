@@ -395,7 +395,9 @@ def test_data_that_a_header_claims_and_the_file_lacks_are_not_copied(path: pathl
         f.create_dataset("b", (1 << 29,), "u1", fillvalue=None)[:5] = 1
     os.truncate(path, 2000)
     system = TraceSystem()
-    with pytest.warns(PncVolWarning, match="are missing at the end"), pnc_vol.File(path, "r+", system=system) as f:
+    with pytest.warns(PncVolWarning, match="are missing at the end"):
+        f = pnc_vol.File(path, "r+", system=system)
+    with f:
         f.attrs["note"] = "n" * 9000
         f.flush()
         assert f["a"][:].tolist() == [0, 1, 2, 3]
