@@ -77,6 +77,7 @@ class AttributeManager(MutableMappingHDF5):
             if plain is not None:
                 return plain
         with session.lock:
+            session.check_open()
             return _shown(self._find(attrs, text_of(name, stored=True)))
 
     def _find(self, attrs: Attributes, name: str) -> Attribute:
@@ -99,6 +100,8 @@ class AttributeManager(MutableMappingHDF5):
             # one that is replaced may have to become the last: that is not plain
             if oid.handle.writable and session.defs.version == 5 and (not _ordered(node) or name not in node.attrs):
                 with session.lock:
+                    if session.closed:
+                        raise session.closed_error()
                     # What most attributes are: nothing is wrong with the name nor the value.
                     if node.attrs.put_plainly(name, value):
                         node.tree.touch_attributes(node)
@@ -108,6 +111,7 @@ class AttributeManager(MutableMappingHDF5):
     def __delitem__(self, name: str | bytes) -> None:
         session, attrs = self._open()
         with session.lock:
+            session.check_open()
             if not self._id.handle.writable:
                 raise ReadOnlyKeyError(f"Unable to delete attribute {name!r} (no write intent on file)")
             text = text_of(name, stored=True)
@@ -150,6 +154,7 @@ class AttributeManager(MutableMappingHDF5):
         session, attrs = self._open()
         text = _named(name)
         with session.lock:
+            session.check_open()
             if not self._id.handle.writable:
                 # in HDF5 an attribute is replaced by deleting it first: that is where h5py's KeyError comes from
                 raise ReadOnlyKeyError(
@@ -196,6 +201,7 @@ class AttributeManager(MutableMappingHDF5):
         session, attrs = self._open()
         text = _named(name)
         with session.lock:
+            session.check_open()
             self._id.handle.check_writable("modify attribute")
             old = attrs.get(text)
             if old is None:
@@ -227,6 +233,7 @@ class AttributeManager(MutableMappingHDF5):
         """
         session, attrs = self._open()
         with session.lock:
+            session.check_open()
             text = text_of(name, stored=True)
             found = self._find(attrs, text)
         return AttributeID(text, found.dtype, found.shape)
@@ -238,6 +245,7 @@ class AttributeManager(MutableMappingHDF5):
             # A list that is never changed: what is assigned meanwhile makes another one.
             return iter(node.attrs.names())
         with session.lock:
+            session.check_open()
             names = list(node.attrs.entries()) if _ordered(node) else node.attrs.names()
             if type(node) is DatasetNode and (node.made_axes is not None or node.scale is not None):
                 of_scales = _scales().present(node)

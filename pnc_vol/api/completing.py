@@ -59,6 +59,7 @@ class RequestsOfFile(Group):
 
         session = self._check()
         with session.lock:
+            session.check_open()
             return planned(session.defs, session.disk, session.posted, session.transport)
 
     @property

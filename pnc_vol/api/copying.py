@@ -62,6 +62,7 @@ def copy_into(
         # always in the same order, so that two copies in opposite directions cannot block each other
         for session in sorted({reading, writing}, key=id):
             stack.enter_context(session.lock)
+            session.check_open()
         node = origin._id.node if isinstance(source, HLObject) else paths.lookup(group._node, source)
         if node is None:
             # h5py looks the source up for its name when it gets none: a KeyError there

@@ -84,6 +84,7 @@ class Creating(HLObject, MutableMappingHDF5):
         session = self._check()
         tracked = get_config().track_order if track_order is None else track_order
         with session.lock:
+            session.check_open()
             if name is None:
                 self._id.handle.check_writable("create group")
                 loose = GroupNode(session.defs.tree, "", None, (), order={} if tracked else None)
@@ -114,7 +115,9 @@ class Creating(HLObject, MutableMappingHDF5):
         ...     f.require_group("ocean") == f.require_group("ocean")
         True
         """
-        with self._check().lock:
+        session = self._check()
+        with session.lock:
+            session.check_open()
             if name not in self:
                 return self.create_group(name)
             found = self._got(name)
@@ -187,6 +190,8 @@ class Creating(HLObject, MutableMappingHDF5):
         if _CONFIG.track_order or not kwds.keys() <= _PLAIN:
             kwds = given_options(kwds, tracked=_CONFIG.track_order)
         with session.lock:
+            if session.closed:
+                raise session.closed_error()
             if not kwds or kwds.keys() <= _PLAIN:
                 node = self._made_plainly(session, name, shape, dtype, data, **kwds)
                 if node is not None:
@@ -281,7 +286,9 @@ class Creating(HLObject, MutableMappingHDF5):
         ...     f.require_dataset("x", (3,), "f8") == f.require_dataset("x", (3,), "f4")
         True
         """
-        with self._check().lock:
+        session = self._check()
+        with session.lock:
+            session.check_open()
             if name not in self:
                 return self.create_dataset(name, shape, dtype, **kwds)
             found = self._got(name)

@@ -161,6 +161,7 @@ class Dataset(Storage, Posting, Converting):
         text = text_of(name)
         session = self._check()
         with session.lock:
+            session.check_open()
             self._id.handle.check_writable("make a scale")
             node = self._node
             if any(axis.scales for axis in node.axes):
@@ -180,6 +181,8 @@ class Dataset(Storage, Posting, Converting):
             # What `reading` would do, in fewer steps.
             if before & 1:
                 with session.lock:
+                    if session.closed:
+                        raise session.closed_error()
                     found = session.read_run(own.node, args)
             else:
                 try:
@@ -272,6 +275,8 @@ class Dataset(Storage, Posting, Converting):
         own = self._id
         session = own.check()
         with session.lock:
+            if session.closed:
+                raise session.closed_error()
             node: DatasetNode = own.node
             if own.handle.writable and session.posted.write_run(node, args, value):
                 return
@@ -325,6 +330,7 @@ class Dataset(Storage, Posting, Converting):
         oid = self._id
         session = oid.check()
         with session.lock:
+            session.check_open()
             node = oid.node
             shape, limits = node.shape, node.maxshape
             if (

@@ -58,6 +58,7 @@ class DimensionProxy:
         label = text_of(text)
         session, axis = self._open()
         with session.lock:
+            session.check_open()
             self._id.handle.check_writable("label an axis")
             axis.label = label
             self._id.node.tree.touch()
@@ -104,6 +105,7 @@ class DimensionProxy:
         """
         session, axis = self._open()
         with session.lock:
+            session.check_open()
             node = self._scale_node(dset)
             self._id.handle.check_writable("attach a scale")
             mine: DatasetNode = self._id.node
@@ -131,6 +133,7 @@ class DimensionProxy:
         """
         session, axis = self._open()
         with session.lock:
+            session.check_open()
             node = self._scale_node(dset)
             self._id.handle.check_writable("detach a scale")
             if not any(scale is node for scale in axis.scales):

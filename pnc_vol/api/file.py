@@ -277,6 +277,7 @@ class File(RequestsOfFile):
         """
         session = self._check()
         with session.lock:
+            session.check_open()
             self._id.handle.check_writable("create dimension")
             named_dims.declare(session.defs.tree, name, size)
 

@@ -98,6 +98,7 @@ class Group(Creating, Visiting):
         oid = self._id
         session = oid.check_for_name()
         with session.lock:
+            session.check_open()
             return self._wrap(paths.find(oid.node, name), name)
 
     def _referred(self, reference: Any) -> Any:
@@ -114,6 +115,7 @@ class Group(Creating, Visiting):
         if not reference:
             raise DefinitionError("Invalid HDF5 object reference: it is null")
         with session.lock:
+            session.check_open()
             return self._wrap(paths.find(session.defs.tree.root, reference.path))
 
     def get(
@@ -168,6 +170,7 @@ class Group(Creating, Visiting):
         session = self._id.check_for_name()
         how = linking.access(self._id, elink_mode, elink_swmr)
         with session.lock:
+            session.check_open()
             node = paths.find(self._node, name)
             return linking.follow(self._id, node, *how) if isinstance(node, paths.Outside) else self._wrap(node, name)
 
@@ -184,6 +187,7 @@ class Group(Creating, Visiting):
             raise TypeError("expected bytes, NoneType found")
         session = self._check()
         with session.lock:
+            session.check_open()
             if isinstance(obj, (HLObject, SoftLink, ExternalLink, np.dtype)):
                 _linking().make_link(self, name, obj)
                 return
@@ -206,6 +210,7 @@ class Group(Creating, Visiting):
         """
         session = self._check()
         with session.lock:
+            session.check_open()
             if not paths.text_of(name):
                 raise DefinitionError("Couldn't delete link (the name is an empty string)")
             if not paths.components(paths.text_of(name)):
@@ -231,6 +236,7 @@ class Group(Creating, Visiting):
     def __iter__(self) -> Iterator[str]:
         session = self._check()
         with session.lock:
+            session.check_open()
             names = self._node.listed()
         yield from names
 
@@ -296,6 +302,7 @@ class Group(Creating, Visiting):
             return
         session = self._check()
         with session.lock:
+            session.check_open()
             place = paths.link_of(self._node, source)
             if place is None:
                 near = paths.missing(self._node, source, f"Unable to move link (name doesn't exist): {source!r}")

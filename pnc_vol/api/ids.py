@@ -277,6 +277,7 @@ class FileID(GroupID):
         """Let writes be carried out at once, or when the file is flushed (collective); see `File.atomic`."""
         session = self.check()
         with session.lock:
+            session.check_open()
             # Compared between ranks: one that sets it differently, or flushes instead, is noticed.
             session.flush(what=f"atomic {bool(atomicity)}", carried=True)
             session.posted.write_at_once(bool(atomicity))
@@ -295,6 +296,7 @@ class FileID(GroupID):
         """
         session = self.check()
         with session.lock:
+            session.check_open()
             session.flush(carried=True)
             memory = np.zeros(session.disk.driver.size(), np.uint8)
             if memory.nbytes:

@@ -228,6 +228,7 @@ class Visiting:
     def _visited(self, func: Callable[[str, Any], Any], *, links: bool = False) -> Any:
         session = self._id.check()
         with session.lock:
+            session.check_open()
             node = self._id.node
             listed = list(_walk(node, "", {id(node)}, links))
         for path, node in listed:

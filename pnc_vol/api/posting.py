@@ -165,6 +165,8 @@ class Posting(HLObject):
         own = self._id
         session = own.check()
         with session.lock:
+            if session.closed:
+                raise session.closed_error()
             node = own.node
             if own.handle.writable:
                 request = session.posted.iput_run(session, node, args, value)
@@ -208,6 +210,8 @@ class Posting(HLObject):
         own = self._id
         session = own.check()
         with session.lock:
+            if session.closed:
+                raise session.closed_error()
             node = own.node
             request = session.posted.iget_run(session, node, args, out)
             if request is not None:
@@ -249,6 +253,7 @@ class Posting(HLObject):
         """
         session = self._id.check()
         with session.lock:
+            session.check_open()
             self._id.handle.check_writable("write data")
             try:
                 return session.iput_many(self._id.node, starts, counts, values)
@@ -283,6 +288,7 @@ class Posting(HLObject):
         """
         session = self._id.check()
         with session.lock:
+            session.check_open()
             try:
                 return session.iget_many(self._id.node, starts, counts, out)
             except SelectionError as error:
@@ -336,5 +342,6 @@ class Posting(HLObject):
 
         session = self._check()
         with session.lock:
+            session.check_open()
             refresh(session)
         self._check()

@@ -194,6 +194,8 @@ class Session(ABC):
                 if disk.version == before:
                     return found
         with self.lock:
+            # Another thread may have closed the file while this one waited.
+            self.check_open()
             return read(*args, **keywords)
 
     def let_go_of_name(self) -> None:
