@@ -2,8 +2,8 @@
 
 Eight threads read one file in every way, one thread posts, one flushes, closes and opens again. Each element says which
 dataset and place it belongs to, and by which post it was written: a read must see what was posted before it began, and
-nothing that was not posted before it ended. After some thousand reads the file is closed, compared as a whole, and
-another one is used in another way.
+nothing that was not posted before it ended. After some thousand reads the file is closed, compared as a whole, read by
+all threads as a file that nobody writes, and another one is used in another way.
 """
 
 from __future__ import annotations
@@ -156,8 +156,20 @@ class Round:
     # ------------------------------------------------------------------------------------------ threads
 
     def run(self) -> None:
-        """Let all threads do their work, and compare the file at its end."""
-        works = [lambda n=n: self._reads(n) for n in range(READERS)] + [self._posting, self._reopening]
+        """Let all threads do their work; then some more reads of the file that nobody writes any more."""
+        self._together(self.reads * 3 // 4, self._posting, self._reopening)
+        self.file.close()
+        self.options = {"driver": self.options["driver"]} if "driver" in self.options else {}
+        self.file = pnc_vol.File(self.path, "r", **self.options)
+        for name in SHAPES:
+            self._compare(self.file, name, WHOLE, None)
+        self._together(self.reads)
+        self.file.close()
+
+    def _together(self, reads: int, *beside: Callable[[], None]) -> None:
+        """Read until there were so many reads of the round, while other threads do something else."""
+        self.over.clear()
+        works = [*(lambda n=n: self._reads(n, reads) for n in range(READERS)), *beside]
         threads = [threading.Thread(target=self._guarded, args=(work,)) for work in works]
         for thread in threads:
             thread.start()
@@ -170,10 +182,6 @@ class Round:
             with suppress(Exception):
                 self.file.close()
             raise Wrong(f"{self.way}, seed {self.seed}: {self.failed[0]}")
-        self.file.close()
-        with pnc_vol.File(self.path, "r") as f:
-            for name in SHAPES:
-                self._compare(f, name, WHOLE, None)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -184,9 +192,9 @@ class Round:
             if self.failed:
                 self.over.set()
 
-    def _reads(self, number: int) -> None:
-        chance = random.Random(f"{self.seed} reader {number}")
-        while not self.over.is_set() and next(self.counter) < self.reads:
+    def _reads(self, number: int, reads: int) -> None:
+        chance = random.Random(f"{self.seed} reader {number} {reads}")
+        while not self.over.is_set() and next(self.counter) < reads:
             self._again(lambda: self._read(self.file, chance))
 
     def _again(self, act: Callable[[], None]) -> None:

@@ -1,10 +1,11 @@
-"""Threads that read one file at the same time."""
+"""Threads that use one file at the same time; `tests/engine/threads.py` reads very much beside posts."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pnc_vol.drivers import stack
 from pnc_vol.drivers.base import Memory, Wrapper
 from pnc_vol.drivers.stack import register
 from pnc_vol.extents.model import Extents
+from pnc_vol.testing.faults import HookedSystem
 
 N = 8
 
@@ -46,91 +48,6 @@ def many_switches() -> Iterator[None]:
     sys.setswitchinterval(5e-5)
     yield
     sys.setswitchinterval(before)
-
-
-@pytest.fixture
-def values(tmp_path: Path) -> dict[str, Any]:
-    """What is in the file `tmp_path`/x.nc, by name; runs, blocks, records, text, compounds, rows of varying length."""
-    rng = np.random.default_rng(7)
-    made: dict[str, Any] = {
-        "runs": rng.integers(0, 1 << 40, 40_000),
-        "slabs": rng.random((60, 70, 9)).astype("f4"),
-        "large": rng.random(300_000),
-        "records": rng.random((40, 50)),
-        "text": np.array([f"name {i:03d}" for i in range(200)]),
-        "pairs": np.array([(i, i / 2) for i in range(300)], [("x", "i4"), ("y", "f8")]),
-    }
-    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
-        for name, value in made.items():
-            if name == "text":
-                f[name] = [str(one) for one in value]
-            else:
-                limits = {"maxshape": (None, *value.shape[1:])} if name == "records" else {}
-                f.create_dataset(name, data=value, **limits)
-        rows = f.create_dataset("rows", (30,), dtype=pnc_vol.vlen_dtype("i4"))
-        for i in range(30):
-            rows[i] = np.arange(i)
-    return made
-
-
-def a_selection(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """An index of any kind: numbers, slices with steps, one list, one mask."""
-    chosen: list[Any] = []
-    listed = False
-    for n in shape:
-        kind = int(rng.integers(0, 5))
-        low = int(rng.integers(0, n))
-        if kind == 0:
-            chosen.append(low)
-        elif kind == 1 and not listed:
-            chosen.append(np.unique(rng.integers(0, n, 9)))
-            listed = True
-        elif kind == 2 and not listed and n < 100:
-            mask = rng.random(n) < 0.2
-            mask[low] = listed = True
-            chosen.append(mask)
-        else:
-            chosen.append(slice(low, int(rng.integers(low + 1, min(n, low + 40) + 1)), int(rng.integers(1, 5))))
-    return tuple(chosen)
-
-
-def picked(value: Any, chosen: tuple[Any, ...]) -> Any:
-    """What h5py selects: the axes one by one, which numpy does not do with a list beside a number."""
-    for axis in reversed(range(len(chosen))):
-        value = value[(slice(None),) * axis + (chosen[axis],)]
-    return value
-
-
-@pytest.mark.parametrize(
-    ("reads", "driver"),
-    [
-        pytest.param(20_000, "posix"),
-        pytest.param(800, "trace | posix"),
-        pytest.param(1_000_000, "posix", marks=[pytest.mark.nightly, pytest.mark.timeout(7200)]),
-    ],
-)
-def test_no_value_is_wrong(values: dict[str, Any], tmp_path: Path, reads: int, driver: str) -> None:
-    f = pnc_vol.File(tmp_path / "x.nc", driver=driver)
-    names = list(values)
-
-    def work(number: int) -> None:
-        rng = np.random.default_rng(number)
-        for at in range(reads // N):
-            name = names[int(rng.integers(0, len(names)))] if at % 16 else "rows"
-            if name == "rows":
-                i = int(rng.integers(0, 30))
-                assert f["rows"][i].tolist() == list(range(i))
-            elif at % 500 == 0:
-                assert (f["large"][...] == values["large"]).all(), "larger than a block"
-            else:
-                chosen = a_selection(rng, values[name].shape)
-                got, wanted = f[name][chosen], picked(values[name], chosen)
-                if name == "text":
-                    got = np.char.decode(np.asarray(got, "S"))
-                assert np.array_equal(got, wanted), (name, chosen)
-
-    in_threads(work)
-    f.close()
 
 
 class Gate(Wrapper):
@@ -215,3 +132,75 @@ def test_a_file_that_is_closed_under_reads_says_so(tmp_path: Path) -> None:
 
         in_threads(work, 5)
         assert sorted(ended) == [1, 2, 3, 4]
+
+
+class Slow(HookedSystem):
+    """The next write waits until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.go, self.armed = threading.Event(), threading.Event(), False
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.armed and name.startswith("pwrite"):
+            self.inside.set()
+            assert self.go.wait(20)
+        return super().call(name, args, kwargs)
+
+
+ACTS: dict[str, Callable[[Any], Any]] = {
+    "write": lambda f: f["x"].__setitem__(0, 7),
+    "write a list": lambda f: f["x"].__setitem__([0, 2], 7),
+    "iput": lambda f: f["x"].iput(slice(0, 2), np.arange(2.0)),
+    "iget": lambda f: f["x"].iget(slice(0, 2)),
+    "read": lambda f: f["x"][0],
+    "read a list": lambda f: f["x"][[0, 2]],
+    "resize": lambda f: f["r"].resize(9, axis=0),
+    "create": lambda f: f.create_dataset("new", data=[1.0, 2.0]),
+    "create a group": lambda f: f.create_group("new group"),
+    "attribute": lambda f: f["x"].attrs.__setitem__("a", 1),
+    "delete": lambda f: f.__delitem__("x"),
+    "label": lambda f: setattr(f["x"].dims[0], "label", "t"),
+    "flush": lambda f: f.flush(),
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_what_waits_for_a_close_finds_the_file_closed(tmp_path: Path, name: str) -> None:
+    """A post that is accepted is in the file: one that came while the close flushed was lost."""
+    system, told = Slow(), []
+    f = pnc_vol.File(tmp_path / "x.nc", "w", system=system)
+    f["x"] = np.arange(5.0)
+    f.create_dataset("r", (2,), "f8", maxshape=(None,))
+    # the objects before: to find them takes the lock too
+    held = {"x": f["x"], "r": f["r"]}
+
+    class Found:
+        def __getitem__(self, path: str) -> Any:
+            return held[path]
+
+        def __getattr__(self, what: str) -> Any:
+            return getattr(f, what)
+
+        def __delitem__(self, path: str) -> None:
+            del f[path]
+
+    def act() -> None:
+        try:
+            ACTS[name](Found())
+        except BaseException as error:
+            told.append(error)
+
+    system.armed = True
+    closing, acting = threading.Thread(target=f.close), threading.Thread(target=act)
+    closing.start()
+    assert system.inside.wait(20)
+    acting.start()
+    # It waits for the lock; if it has not come to it yet, it finds the file closed as well.
+    time.sleep(0.05)
+    system.go.set()
+    closing.join()
+    acting.join()
+    assert [type(error) for error in told] in ([pnc_vol.ClosedFileError], [pnc_vol.ClosedKeyError]), told
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["x"][:].tolist() == [0, 1, 2, 3, 4]
