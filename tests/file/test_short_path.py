@@ -1,4 +1,4 @@
-"""The short path of posts: what it stores is what the general path stores, and what it costs does not creep up."""
+"""The short path of posts: what it costs does not creep up; `tests/test_paths.py` compares what it stores."""
 
 from __future__ import annotations
 
@@ -9,84 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from counted_work import calls_of, note_copies
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.file.requests import Posted
 from pnc_vol.queue.backlog import ROW_COST
-
-TYPES = ["i1", "u1", "i2", "i4", "u4", "i8", "u8", "f4", "f8"]
-
-numbers = st.one_of(
-    st.integers(-(2**66), 2**66),
-    st.integers(-300, 300),
-    st.floats(),
-    st.floats(-300, 300),
-    st.sampled_from([2**31 - 1, 2**31, -(2**31), 2**63 - 1, 2**63, -(2**63), 2**64 - 1, 3.4028235e38, 3.5e38, 1e300]),
-)
-indices = st.one_of(
-    st.integers(-6, 5),
-    st.just(...),
-    st.slices(6),
-    st.tuples(st.one_of(st.integers(0, 5), st.slices(6)), st.one_of(st.integers(0, 6), st.slices(7))),
-)
-
-
-@st.composite
-def values(draw: st.DrawFn) -> Any:
-    kind = draw(st.sampled_from(["number", "scalar", "list", "array", "whole"]))
-    if kind == "number":
-        return draw(numbers)
-    dtype = draw(st.sampled_from([*TYPES, ">i4", ">f8", "?", "f2", "g"]))
-    shape = draw(st.sampled_from([(), (1,), (2,), (6, 7), (2, 3), (7,)])) if kind != "scalar" else ()
-    size = int(np.prod(shape))
-    if kind == "list":
-        return np.array(draw(st.lists(numbers, min_size=size, max_size=size)), object).reshape(shape).tolist()
-    with np.errstate(all="ignore"):
-        made = np.array(draw(st.lists(st.floats(-4e9, 4e9), min_size=size, max_size=size))).astype(dtype).reshape(shape)
-    return made[()] if kind == "scalar" else made[::-1] if shape and draw(st.booleans()) else made
-
-
-def stored(posts: list[tuple[Any, Any]], dtype: str, growing: bool, by_iput: bool) -> Any:
-    """What the posts leave, and which of them were refused, with what class of error."""
-    refused: list[type[Exception] | None] = []
-    with pnc_vol.File("short.nc", "w", driver="memory") as f:
-        x = f.create_dataset("x", (6, 7), dtype, maxshape=(None, 7) if growing else None)
-        for index, value in posts:
-            if isinstance(value, np.ndarray) and by_iput:
-                value = value.copy()
-            try:
-                if by_iput:
-                    x.iput(index, value)
-                else:
-                    x[index] = value
-            except Exception as error:
-                refused.append(type(error))
-            else:
-                refused.append(None)
-        before = x[...]
-        f.flush()
-        np.testing.assert_array_equal(x[...], before)
-        return refused, before
-
-
-@pytest.mark.filterwarnings("error")
-@settings(max_examples=150, deadline=None)
-@given(
-    posts=st.lists(st.tuples(indices, values()), min_size=1, max_size=5),
-    dtype=st.sampled_from([*TYPES, ">i2", ">f8"]),
-    growing=st.booleans(),
-    by_iput=st.booleans(),
-)
-def test_both_paths_store_the_same(posts: list[Any], dtype: str, growing: bool, by_iput: bool) -> None:
-    short = stored(posts, dtype, growing, by_iput)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Posted, "write_run", lambda *_: 0)
-        general = stored(posts, dtype, growing, by_iput)
-    assert short[0] == general[0]
-    np.testing.assert_array_equal(short[1], general[1])
-
 
 # ------------------------------------------------------------------------------------------- what it costs
 
