@@ -43,7 +43,7 @@ PLENTY = 1 << 20
 
 
 class Tally:
-    """What the documented errors were, by their classes: that not everything is refused, and not nothing."""
+    """How often there was a documented error or a warning: damages that harm nothing show nothing."""
 
     def __init__(self) -> None:
         self.refused = 0

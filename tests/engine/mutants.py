@@ -288,7 +288,10 @@ class Trial:
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
         for warning in caught:
-            if not issubclass(warning.category, pnc_vol.PncVolWarning):
+            if issubclass(warning.category, pnc_vol.PncVolWarning):
+                # a journal that is not believed is no error
+                tally.refused += 1
+            else:
                 told = told or f"{warning.category.__name__}: {warning.message} ({warning.filename}:{warning.lineno})"
         for what, number in (("takes", _memory() - taken), ("writes", _written() - written)):
             if number > MEMORY:
@@ -409,7 +412,7 @@ def failures(kinds: list[str], seed: str, first: int, count: int) -> Iterator[Fa
             share, refused = (count + len(kinds) - 1 - i) // len(kinds), tally.refused
             for number, told in tried(kind, seed, range(first, first + share), Path(made), others):
                 yield Failure(kind, seed, number, told)
-            print(f"{kind}: {share} mutants, {tally.refused - refused} documented errors", flush=True)
+            print(f"{kind}: {share} mutants, {tally.refused - refused} documented errors and warnings", flush=True)
 
 
 def keep(failure: Failure, target: Path) -> None:
@@ -439,7 +442,7 @@ def main(given: list[str] | None = None) -> int:
                 keep(failure, args.keep)
     seconds = time.monotonic() - begun
     print(
-        f"{args.count} mutants of {args.kind or 'all kinds'}, seed {args.seed}, {tally.refused} documented errors, "
+        f"{args.count} mutants of {args.kind or 'all kinds'}, seed {args.seed}, {tally.refused} documented errors and warnings, "
         f"{seconds:.0f} s, {args.count / seconds:.0f} per second; failures: {sum(sorts.values())} of {len(sorts)} sorts"
     )
     for sort, number in sorts.most_common():
