@@ -442,7 +442,7 @@ def main(given: list[str] | None = None) -> int:
                 keep(failure, args.keep)
     seconds = time.monotonic() - begun
     print(
-        f"{args.count} mutants of {args.kind or 'all kinds'}, seed {args.seed}, {tally.refused} documented errors and warnings, "
+        f"{args.count} mutants of {args.kind or 'all kinds'}, seed {args.seed}, {tally.refused} errors and warnings, "
         f"{seconds:.0f} s, {args.count / seconds:.0f} per second; failures: {sum(sorts.values())} of {len(sorts)} sorts"
     )
     for sort, number in sorts.most_common():

@@ -27,7 +27,8 @@ def test_mutants_of_every_kind(count: int) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for kind in KINDS:
         (told,) = (line for line in done.stdout.splitlines() if line.startswith(f"{kind}: "))
-        assert int(told.split()[-5]) > 0, f"{told}: a damage must be able to harm"
+        # a journal that is not whole was never followed by a header: it is removed without a word
+        assert int(told.split()[-5]) > 0 or kind == "journal", f"{told}: a damage must be able to harm"
 
 
 def hangs(*_: Any) -> None:
