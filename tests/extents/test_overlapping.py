@@ -1,4 +1,4 @@
-"""Posts of any blocks, in any order, over one another: numpy is the model of what is read, and of what a flush writes."""
+"""Posts of any blocks, over one another in any order: numpy is the model of what is read and of what a flush writes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def blocks(draw: st.DrawFn) -> tuple[Any, Any]:
     """Starts and counts of blocks of one axis, some of them empty."""
     starts = draw(st.lists(st.integers(0, SPACE), max_size=6))
     counts = [draw(st.sampled_from([0, 1, 2, 3, 8, 30])) for _ in starts]
-    return np.array(starts, int).reshape(-1, 1), np.minimum(np.array(counts, int), SPACE - np.array(starts, int)).reshape(
-        -1, 1
-    )
+    return np.array(starts, int).reshape(-1, 1), np.minimum(
+        np.array(counts, int), SPACE - np.array(starts, int)
+    ).reshape(-1, 1)
 
 
 def extents_of(f: pnc_vol.File) -> Any:
@@ -46,9 +46,12 @@ def test_the_last_one_wins_and_each_byte_is_written_once(posts: Any, dtype: str,
             for start, count, at in zip(starts[:, 0], counts[:, 0], np.cumsum(counts) - counts[:, 0], strict=True):
                 model[start : start + count] = values[at : at + count]
             assert x[...].tolist() == model.tolist()
-            assert x.iget_many(starts, counts).wait().tolist() == np.concatenate(
-                [np.empty(0, dtype), *(model[s : s + c] for s, c in zip(starts[:, 0], counts[:, 0], strict=True))]
-            ).tolist()
+            assert (
+                x.iget_many(starts, counts).wait().tolist()
+                == np.concatenate(
+                    [np.empty(0, dtype), *(model[s : s + c] for s, c in zip(starts[:, 0], counts[:, 0], strict=True))]
+                ).tolist()
+            )
         extents = extents_of(f)
         assert (extents[:, 1] > 0).all()
         assert (extents[1:, 0] >= extents[:-1].sum(1)).all()

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pnc_vol as h5py
-from pnc_vol.format.decode import decode
 
 netCDF4 = pytest.importorskip("netCDF4")
 
@@ -21,9 +20,8 @@ SHAPES = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
 
 
 def dimensions(path: Path) -> dict[str, tuple[str, ...]]:
-    data = path.read_bytes()
-    header = decode(data, file_size=len(data)).header
-    return {var.name: tuple(header.dims[index].name for index in var.dims) for var in header.vars}
+    with netCDF4.Dataset(path) as data:
+        return {name: variable.dimensions for name, variable in data.variables.items()}
 
 
 def made(path: Path, shapes: dict[str, tuple[int, ...]], **knobs: Any) -> Path:

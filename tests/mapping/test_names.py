@@ -3,90 +3,78 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.format.names import is_legal_name
-from pnc_vol.mapping.names import NameBook, dataset_name, is_member_name, legal_name, split_path, variable_name
 
-ODD = [
-    "a b",
-    "a/b",
-    "a_b",
-    "tr ",
-    " lead",
-    "1x",
-    "(p)",
-    "q\\r",
-    "c\td",
-    "n\nl",
-    "\x7f",
-    "'q'",
-    '"dq"',
-    "e\u0301",
-    "\u00e9",
-]
+ODD = ["a b", "a/b", "a_b", "tr ", " lead", "1x", "(p)", "q\\r", "c\td", "n\nl", "\x7f", "'q'", '"dq"', "e\u0301", "é"]
 LONG = ["q" * n for n in (254, 255, 256, 257, 300)] + ["é" * n for n in (127, 128, 129)] + ["日" * 90, "q" * 299 + "r"]
+ANY = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=300).filter(
+    lambda name: name not in (".", "..", "group")
+)
+SIMILAR = st.sampled_from(["a", "a_2", "a_3", "q" * 255, "q" * 256, "é" * 127])
 
 
-@given(st.text(min_size=1, max_size=300))
-def test_whatever_it_was_the_spelling_is_legal_short_and_stable(name: str) -> None:
-    spelled = legal_name(name)
-    assert is_legal_name(spelled)
-    assert len(spelled.encode()) <= 255
-    assert legal_name(spelled) == spelled
+def spelled(path: Path) -> list[str]:
+    """The variables' names as netCDF4 reads them: all differ, and none is longer than 255 bytes."""
+    with netCDF4.Dataset(path) as data:
+        names = [*data.variables]
+    assert len(set(names)) == len(names)
+    assert all(len(name.encode()) <= 255 for name in names)
+    return names
 
 
-def test_legal_names_stay_and_long_ones_get_a_digest() -> None:
-    assert legal_name("q" * 255) == "q" * 255
-    cut = legal_name("q" * 256)
-    assert re.fullmatch("q{246}_[0-9a-f]{8}", cut)
-    assert legal_name("q" * 257) != cut
-    assert variable_name("/a/b c/d", ".") == "a.b c.d"
-
-
-@given(st.lists(st.sampled_from(["a", "a_2", "a_3", "q" * 255, "é" * 127]), max_size=20))
-def test_each_user_of_a_name_gets_one_of_its_own(names: list[str]) -> None:
-    book = NameBook(["taken"])
-    given_out = [book.take(name) for name in [*names, "taken"]]
-    assert len({*given_out, "taken"}) == len(names) + 2
-    assert all(is_legal_name(name) and len(name.encode()) <= 255 for name in given_out)
-
-
-@given(st.text(max_size=9))
-def test_a_name_of_the_file_is_one_step_and_never_a_way(name: str) -> None:
-    shown = dataset_name(name)
-    assert is_member_name(shown)
-    assert split_path("/" + shown) == [shown]
-    assert (shown == name) == is_member_name(name)
-
-
-@pytest.mark.parametrize("path", ["", "a", "/", "//a", "/a/", "/a//b", "/..", "/a/./b", "/a\0", 3, None])
-def test_what_is_no_path(path: object) -> None:
-    assert split_path(path) is None
-
-
-def test_other_tools_read_every_name(tmp_path: Path) -> None:
-    if not (shutil.which("ncdump") and shutil.which("ncvalidator")):
-        pytest.skip("ncdump or ncvalidator is not installed (Debian: netcdf-bin, pnetcdf-bin)")
-    path = tmp_path / "x.nc"
-    names = ODD + LONG
-    with pnc_vol.File(path, "w") as f:
+def write(path: Path, names: list[str], separator: str = "_") -> None:
+    with pnc_vol.File(path, "w", separator=separator, track_order=True) as f:
         for number, name in enumerate(names):
             f[name] = np.float64([number])
             f.attrs[name] = number
             f.require_group("group").attrs[name] = number
     with pnc_vol.File(path) as f:
-        assert [f[name][0] for name in names] == list(range(len(names)))
-        assert [f.attrs[name] for name in names] == list(range(len(names)))
-        assert [f["group"].attrs[name] for name in names] == list(range(len(names)))
+        for number, name in enumerate(names):
+            assert f[name][0] == f.attrs[name] == f["group"].attrs[name] == number
+
+
+@given(names=st.lists(ANY | SIMILAR, max_size=9, unique=True))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_whatever_it_was_it_is_found_again_under_a_legal_name_of_its_own(names: list[str], tmp_path: Path) -> None:
+    write(tmp_path / "x.nc", names)
+    assert len(spelled(tmp_path / "x.nc")) == len(names)
+    assert pnc_vol.check(tmp_path / "x.nc") == []
+
+
+def test_legal_names_stay_and_long_ones_get_a_digest(tmp_path: Path) -> None:
+    write(tmp_path / "x.nc", ["q" * 255, "q" * 256, "q" * 257, "a/b c/d"], separator=".")
+    stays, *cut, path = spelled(tmp_path / "x.nc")
+    assert (stays, path) == ("q" * 255, "a.b c.d")
+    assert all(re.fullmatch("q{246}_[0-9a-f]{8}", name) for name in cut)
+
+
+@pytest.mark.parametrize("name", ["x/y", "/", "..", ".", "a/../b", "/abs", "with space "])
+def test_a_name_of_another_programs_file_is_one_step_and_never_a_way(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.nc"
+    with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as data:
+        data.createVariable("Z" * len(name), "f8", ())[...] = 7
+    path.write_bytes(path.read_bytes().replace(b"Z" * len(name), name.encode()))
+    with pytest.warns(pnc_vol.FormatWarning, match="legal name"):
+        f = pnc_vol.File(path)
+    with f:
+        (shown,) = f
+        assert "/" not in shown
+        assert shown not in (".", "..")
+        assert f[shown][()] == f["/" + shown][()] == 7
+        assert f[shown].parent == f
+
+
+def test_other_tools_read_every_name(tmp_path: Path) -> None:
+    write(tmp_path / "x.nc", ODD + LONG)
     for tool in (["ncvalidator", "-q"], ["ncdump"]):
-        done = subprocess.run([*tool, str(path)], capture_output=True)
+        done = subprocess.run([*tool, str(tmp_path / "x.nc")], capture_output=True)
         assert done.returncode == 0, done.stderr
