@@ -131,21 +131,7 @@ Empty('f4') == Empty('f8') | Empty('f4') == 3 | repr(Empty('S3')) | hash(Empty('
 opaque_dtype(np.dtype('O')) | opaque_dtype(np.dtype('i4,f4')) | opaque_dtype(np.dtype('V0'))
 opaque_dtype(np.dtype('(2,)i4'))
 """
-NAMES = [
-    "string_dtype",
-    "enum_dtype",
-    "vlen_dtype",
-    "opaque_dtype",
-    "special_dtype",
-    "check_dtype",
-    "check_string_dtype",
-    "check_enum_dtype",
-    "check_vlen_dtype",
-    "check_ref_dtype",
-    "check_opaque_dtype",
-    "check_complex_dtype",
-    "Empty",
-]
+NAMES = [name for name in dir(pnc_vol) if name.endswith("dtype") or name == "Empty"]
 
 
 def outcome(module: Any, call: str) -> tuple[Any, ...]:
