@@ -9,40 +9,6 @@ import pytest
 
 import pnc_vol
 
-VALUES = [
-    "1", "2.5", "'abc'", "b'abc'", "np.bytes_(b'abc')", "[1, 2]", "np.array([1], 'i2')", "np.array(1, 'i2')",
-    "np.zeros((2, 3))", "['a', 'bcd']", "np.array([b'a', b'bc'])", "True", "1j", "h5.Empty('f4')", "h5.Empty('S3')",
-    "[]", "''", "'é'", "np.float16(2)", "[b'a', b'bc']", "2**63", "np.array([1, 2], '>i4')", "np.zeros((0, 3), 'i2')",
-    "[['a', 'b'], ['cc', '']]", "np.array([True, False])", "np.float32('nan')", "(1, 2.5)", "np.arange(5)[::2]",
-]  # fmt: skip
-
-
-def test_values(both: Any) -> None:
-    for at, value in enumerate(VALUES):
-        both.same(f"f.attrs['v{at}'] = {value}")
-        both.same(f"f.attrs['v{at}'], f['/'].attrs.get('v{at}')")
-    both.again()
-    for at in range(len(VALUES)):
-        both.same(f"f.attrs['v{at}']")
-    both.same("list(f.attrs), len(f.attrs)")
-
-
-def test_refused_values(both: Any) -> None:
-    both.same("""
-        f.attrs['v'] = 1
-        f.attrs['v'] = np.array(['a'])
-        f.attrs['v'] = None
-        f.attrs['v'] = object()
-        f.attrs['v'] = np.str_('q')
-        f.attrs['v'] = {}
-        f.attrs['v'] = np.array(['a', None], dtype=object)
-        f.attrs['v'] = 2**70
-        f.attrs['v'] = np.datetime64('2000-01-01')
-        f.attrs['v']
-        f.attrs.create('w', 'a\\0b')
-        'w' in f.attrs
-    """)
-
 
 def test_names(both: Any) -> None:
     both.same("""
@@ -60,43 +26,6 @@ def test_names(both: Any) -> None:
     """)
     both.again()
     both.same("list(f.attrs), [f.attrs[n] for n in f.attrs]")
-
-
-def test_create_and_modify(both: Any) -> None:
-    both.same("""
-        a = f.create_group('g').attrs
-        a.create('c', [1, 2, 3], shape=(3, 1), dtype='i2')
-        a['c']
-        a.create('c', [1, 2, 3], shape=(4,))
-        a.create('c2', 1.5, dtype='i4')
-        a['c2']
-        a.create('c2', None)
-        a.create('c3', 'abc', shape=())
-        a.create('c4', [1, 2], shape=2)
-        a.create('c5', 'é', dtype=h5.string_dtype('utf-8', 4))
-        a['c3'], a['c4'], a['c5']
-        a.modify('c', [[4], [5], [6]])
-        a.modify('c', [4, 5, 6])
-        a.modify('c', 2.7)
-        a['c']
-        a.modify('c2', 7.9)
-        a['c2']
-        a.modify('new', 7.9)
-        a.modify('new', 'a')
-        a['e'] = h5.Empty('i2')
-        a.modify('e', 3)
-        list(a), a.keys(), repr(a.items())[:15], list(a.items())
-        a.pop('new')
-        a.pop('new')
-        a.popitem()
-        a.update(x=1)
-        a.setdefault('x', 3)
-        len(a)
-        a.clear()
-        len(a)
-    """)
-    both.again()
-    both.same("len(f['g'].attrs)")
 
 
 def test_attributes_of_datasets_and_groups(impl: Any) -> None:

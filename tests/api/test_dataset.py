@@ -5,11 +5,8 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.errors import ConversionError
@@ -50,64 +47,10 @@ def test_what_a_dataset_is(both: Any) -> None:
             d.iter_chunks()
             list(r.iter_chunks())
             d.dtype = 3
+            v[0], v[()], vs[()], fs[0], bo[0], c[1], h[0], en[0], be[0], v[[0, 1]], v[1:], s[()], z[:0], e[...]
         """)
         both.again()
         both.same(AGAIN)
-
-
-def test_reading(both: Any) -> None:
-    both.same(MAKE)
-    lines = """
-        d[0]
-        d[0, 0], d[()], d[...], d[-1], d[::2], d[[0, 2]], d[[]], d[1:1], d[5:9], d[..., 0], d[1, ...]
-        d[np.array([True, False, True])], d[d[...] > 5], d[:, [0, 3]], d[1:, 1::2], d[np.int8(1)], d[np.s_[1, 2]]
-        d[3]
-        d[-4]
-        d[0, 0, 0]
-        d[::0]
-        d[[0, 5]]
-        d[None]
-        d['a']
-        d['a', 0]
-        d[1.5]
-        d[np.array([True, False])]
-        d[..., ...]
-        d[:, np.newaxis]
-        s[()], s[...]
-        s[0]
-        s[:]
-        s['a']
-        z[()], z[...], z[:], z[:0], z[0:0, 1]
-        z[0]
-        e[()], e[...]
-        e[0]
-        e[:]
-        v[0], v[()], vs[()], fs[0], bo[0], c[1], h[0], en[0], be[0], v[[0, 1]], v[1:]
-    """
-    both.same(lines)
-    both.again("r")
-    both.same(AGAIN)
-    both.same(lines)
-
-
-def test_blocks(both: Any) -> None:
-    both.same("""
-        x = f.create_dataset('x', data=np.arange(40).reshape(10, 4)); M = h5.MultiBlockSlice
-        x[M()], x[M(start=1, stride=3, block=2)], x[M(4), 1], x[1, M(stride=2)], x[..., M(1, 2, 1, 2)]
-        x[M(count=2), 1:3]
-        M(start=1, stride=5, count=2, block=4).indices(10), M(count=7).indices(10), M(stride=2, block=2).indices(10)
-        M(count=11).indices(10)
-        M(start=2, count=2, stride=5, block=4).indices(10)
-        M(start=8, stride=4, block=3).indices(10)
-        M(block=3)
-        M(stride=2, block=3)
-        M(start=-1)
-        M(stride=0, block=0).indices(10)
-        x[M(count=11)]
-        f.create_dataset('s', data=1)[M()]
-        x[M(start=1, stride=3, block=2), 0] = np.arange(6)
-        x[()]
-    """)
 
 
 def test_views(both: Any) -> None:
@@ -211,25 +154,6 @@ def test_what_is_written_was_copied(impl: Any) -> None:
         assert ds[()].tolist() == [0, 1, 2, 0, 0]
 
 
-def test_direct(both: Any) -> None:
-    both.same(MAKE)
-    both.same("""
-        a = np.zeros((3, 4)); d.read_direct(a); a
-        b = np.zeros(8, 'i2'); d.read_direct(b, np.s_[1], np.s_[2:6]); b
-        d.read_direct(np.zeros((3, 5)))
-        d.read_direct([1])
-        d.read_direct(np.zeros(12))
-        e.read_direct(np.zeros(3))
-        w = np.arange(12).reshape(3, 4)
-        d.write_direct(w); d[()]
-        d.write_direct(w, np.s_[0:2, 1], np.s_[1:, 0]); d[()]
-        d.write_direct(np.arange(4.), dest_sel=np.s_[0]); d[()]
-        d.write_direct(np.zeros((3, 5)))
-        d.write_direct([1])
-        e.write_direct(np.zeros(1))
-    """)
-
-
 def test_direct_with_strides(tmp_path: pathlib.Path) -> None:
     """What h5py refuses: arrays in memory whose elements do not lie in C order, and numpy's pairing of lists."""
     values = np.arange(24.0).reshape(4, 6)
@@ -253,27 +177,6 @@ def test_direct_with_strides(tmp_path: pathlib.Path) -> None:
         assert np.array_equal(ds[...], values)
         with pytest.raises(TypeError, match="writable"):
             ds.read_direct(np.broadcast_to(np.zeros(6), (4, 6)))
-
-
-def test_lists_in_any_order(tmp_path: pathlib.Path) -> None:
-    values = np.arange(60).reshape(3, 4, 5)
-    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
-        ds = f.create_dataset("x", data=values, maxshape=(None, 4, 5))
-        for _ in range(2):
-            assert np.array_equal(ds[::-1, 1], values[::-1, 1])
-            assert np.array_equal(ds[[2, 0, 2], :, [4, 0]], values[[2, 0, 2]][:, :, [4, 0]])
-            assert np.array_equal(ds.iget(np.s_[1, [3, 1], ::-2]).wait(), values[1, [3, 1]][:, ::-2])
-            f.flush()
-        ds[[2, 0], :, [1, 3]] = np.array([[[-1]], [[-2]]])
-        values[2][:, [1, 3]], values[0][:, [1, 3]] = -1, -2
-        ds[0, [1, 1], 0] = [7, 8]
-        values[0, 1, 0] = 8
-        ds.iput(np.s_[1, ::-1, 0], np.arange(4)).wait()
-        values[1, ::-1, 0] = np.arange(4)
-        with pytest.raises(TypeError, match="broadcast"):
-            ds[[2, 0], :, [1, 3]] = np.zeros((3, 4, 2))
-    with pnc_vol.File(tmp_path / "x.nc") as f:
-        assert np.array_equal(f["x"][...], values)
 
 
 ELEMENTS = {
@@ -331,95 +234,6 @@ def test_several_lists_are_crossed_wherever_an_index_stands(tmp_path: pathlib.Pa
         assert alike(f["x"][index], values[np.ix_(*index)])
 
 
-def test_resize(both: Any) -> None:
-    both.same(MAKE)
-    both.same("""
-        d.resize((3, 4))
-        e.resize((1,))
-        s.resize((1,))
-        d.shape = (1, 3)
-        r[...] = 1
-        r.resize((5, 3))
-        r.shape, r[()], len(r)
-        r[4] = 4
-        r.resize(6, axis=0)
-        r.resize(6, axis=1)
-        r.resize((6, 4))
-        r.resize((6,))
-        r.resize(-1, axis=0)
-        r.resize(2, axis=2)
-        r.resize(2, axis=-1)
-        r.resize((3, 3), axis=0)
-        r.resize('a', axis=0)
-        r.resize(4)
-        r.shape, r[()]
-        r2 = f.create_dataset('r2', (0,), 'f4', maxshape=(None,), fillvalue=3)
-        r2.shape, r2.size, r2[()]
-        r2.resize((4,)); r2[1] = 1; r2[()]
-        r2[4]
-    """)
-    both.again()
-    both.same("""
-        f['r'].shape, f['r'][()], f['r2'][()], f['r'].maxshape, f['r2'].maxshape
-        f['r'].resize(2, axis=0)
-        f['r'].shape = (3, 3)
-        f['r'].shape, f['r'][()][:2]
-    """)
-
-
-def test_shrinking_and_growing_again_gives_the_fill_value(impl: Any) -> None:
-    with impl.open("w") as f:
-        ds = f.create_dataset("r", data=[1, 2, 3, 4], maxshape=(None,), fillvalue=-1)
-        ds.resize((2,))
-        assert ds[()].tolist() == [1, 2]
-        f = impl.again(f)
-        assert f["r"][()].tolist() == [1, 2]
-        f.close()
-
-
-def test_datasets_of_different_lengths_share_the_records(impl: Any) -> None:
-    with impl.open("w") as f:
-        for n in (1, 4, 2):
-            f.create_dataset(f"r{n}", data=np.arange(n), maxshape=(None,))
-        f = impl.again(f)
-        assert [f[f"r{n}"][()].tolist() for n in (1, 4, 2)] == [[0], [0, 1, 2, 3], [0, 1]]
-        if impl.ours:
-            assert f.numrecs == 4
-        f.close()
-
-
-def test_requests() -> None:
-    with pnc_vol.File("q.nc", "w", driver="memory") as f:
-        ds = f.create_dataset("x", (4, 6), "f8")
-        post = ds.iput(0, np.arange(6.0))
-        assert post.status == "pending"
-        assert post.id in f.requests
-        assert ds[0].tolist() == [0, 1, 2, 3, 4, 5]
-        get = ds.iget((slice(None), 1))
-        ds[3, 1] = 5
-        f.flush()
-        assert post.status == get.status == "done"
-        assert not f.requests
-        assert get.array.tolist() == [1, 0, 0, 0]
-        out = np.empty((2, 2))
-        ds.iget((slice(2, 4), slice(0, 2)), out).wait()
-        assert out.tolist() == [[0, 0], [0, 5]]
-        many = ds.iput_many([[1, 0], [2, 2]], [[1, 2], [1, 3]], [1, 2, 3, 4, 5])
-        got = ds.iget_many([[1, 0], [2, 2]], [[1, 2], [1, 3]])
-        f.wait_all([many, got])
-        assert got.array.tolist() == [1, 2, 3, 4, 5]
-        gone = ds.iput(0, np.zeros(6))
-        f.cancel(gone)
-        assert gone.status == "cancelled"
-        f.wait_all()
-        assert ds[0].tolist() == [0, 1, 2, 3, 4, 5]
-        assert ds[1:3].tolist() == [[1, 2, 0, 0, 0, 0], [0, 0, 3, 4, 5, 0]]
-        with pytest.raises(IndexError):
-            ds.iput(9, 1)
-        with pytest.raises(ValueError, match="Field"):
-            ds.iget("a")
-
-
 def test_collective_reads_nest() -> None:
     with pnc_vol.File("q.nc", "w", driver="memory") as f:
         f["x"] = [1, 2]
@@ -434,19 +248,6 @@ def test_collective_reads_nest() -> None:
         assert not f.id.handle.collective
 
 
-def test_overflow_and_clip(impl: Any) -> None:
-    if not impl.ours:
-        pytest.skip("h5py clips")
-    with impl.open("w") as f:
-        ds = f.create_dataset("x", (2,), "i1")
-        with pytest.raises(ValueError, match="300"):
-            ds[:] = np.array([1, 300])
-        assert ds[()].tolist() == [0, 0]
-    with impl.open("w", on_overflow="clip") as f:
-        f.create_dataset("x", (2,), "i1")[:] = np.array([-300, 300])
-        assert f["x"][()].tolist() == [-128, 127]
-
-
 class HasArray:
     """Gives an array when numpy asks, as other libraries' arrays do."""
 
@@ -457,22 +258,15 @@ class HasArray:
         return self.array if dtype is None else self.array.astype(dtype)
 
 
+WRAPS: dict[str, Any] = {
+    "array": lambda a: a, "scalar": lambda a: a[0], "number": lambda a: a[0].item(), "scalars": lambda a: [a[0], a[1]],
+    "numbers": lambda a: a.tolist(), "arrays": lambda a: [np.array(x) for x in a], "has_array": HasArray,
+    "memoryview": memoryview, "masked": np.ma.array,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("big", [2**40, 1e12, -1], ids=str)
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda a: a,
-        lambda a: a[0],
-        lambda a: a[0].item(),
-        lambda a: [a[0], a[1]],
-        lambda a: a.tolist(),
-        lambda a: [np.array(x) for x in a],
-        HasArray,
-        memoryview,
-        np.ma.array,
-    ],
-    ids=["array", "scalar", "number", "scalars", "numbers", "arrays", "has_array", "memoryview", "masked"],
-)
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
 def test_what_does_not_fit_is_refused_however_it_comes(tmp_path: pathlib.Path, wrap: Any, big: Any) -> None:
     value = wrap(np.array([big, big]))
     with pnc_vol.File(tmp_path / "x.nc", "w") as f:
@@ -525,70 +319,6 @@ def test_empty_datasets_cannot_be_written(impl: Any) -> None:
                 f["e"].iput((), 1)
             with pytest.raises(ValueError, match="Empty"):
                 f["e"].iget(())
-
-
-SHAPES = st.lists(st.integers(0, 5), min_size=0, max_size=3).map(tuple)
-
-
-@st.composite
-def _index(draw: Any, shape: tuple[int, ...]) -> Any:
-    parts: list[Any] = []
-    listed = False
-    for dim in shape:
-        kind = draw(st.integers(0, 3))
-        if kind == 0 and dim:
-            parts.append(draw(st.integers(-dim, dim - 1)))
-        elif kind == 1:
-            a, b = sorted((draw(st.integers(0, dim)), draw(st.integers(0, dim))))
-            parts.append(slice(a, b, draw(st.integers(1, 3))))
-        elif kind == 2 and dim and not listed:
-            listed = True
-            parts.append(sorted(draw(st.sets(st.integers(0, dim - 1), min_size=1))))
-        else:
-            parts.append(slice(None))
-    return tuple(parts[: draw(st.integers(0, len(parts)))])
-
-
-@st.composite
-def _script(draw: Any) -> Any:
-    shape = draw(SHAPES)
-    writes = draw(st.lists(_index(shape), max_size=4))
-    return shape, draw(st.booleans()), draw(st.sampled_from(["i2", "f8", "u1", ">i4"])), writes, draw(_index(shape))
-
-
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(script=_script())
-def test_random_selections(tmp_path: pathlib.Path, script: Any) -> None:
-    shape, growing, dtype, writes, read = script
-    found = []
-    for h5 in (h5py, pnc_vol):
-        path = tmp_path / f"{h5.__name__}.nc"
-        growing = growing and bool(shape)
-        with h5.File(path, "w") as f:
-            ds = f.create_dataset("x", shape, dtype, maxshape=(None, *shape[1:]) if growing else None)
-            for number, index in enumerate(writes, 1):
-                target = np.zeros(shape)[index]
-                ds[index] = np.arange(target.size).reshape(target.shape) % 50 + number
-            inside = ds[read]
-        with h5.File(path) as f:
-            outside = f["x"][read]
-            assert np.array_equal(inside, outside)
-            found.append((outside.dtype, np.shape(outside), np.asarray(outside).tolist(), f["x"][()].tolist()))
-    assert found[0] == found[1]
-
-
-def test_text_is_no_index(both: Any) -> None:
-    both.same("""
-        d = f.create_dataset('d', data=[1, 2, 3]); s = f.create_dataset('s', data=1)
-        e = f.create_dataset('e', dtype='f4')
-        d['x']
-        d[b'x']
-        d['x', 0]
-        s['x']
-        e['x']
-        d['x'] = 1
-        d[b'x'] = 1
-    """)
 
 
 def test_a_decomposition_is_an_index(tmp_path: pathlib.Path) -> None:

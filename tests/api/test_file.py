@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import errno
-import gc
 import gzip
 import lzma
 import os
@@ -13,9 +12,6 @@ import shutil
 import socket
 import stat
 import subprocess
-import sys
-import textwrap
-import threading
 from typing import Any
 
 import numpy as np
@@ -59,35 +55,16 @@ def test_modes(both: Any) -> None:
 
 
 KEYWORDS = """
-    driver='bogus'
-    driver=3
-    bogus=1
-    driver='sec2'
-    driver='stdio'
-    driver='core'
-    driver='core', backing_store=False
-    driver='core', block_size=4096
-    libver='bogus'
-    libver=('earliest', 'v110')
-    libver=('earliest', 'bogus')
-    locking='x'
-    locking=False
-    locking='best-effort'
-    fs_strategy='x'
-    fs_strategy='page', fs_page_size=4096
-    userblock_size='a'
-    userblock_size=0
-    track_times='x'
-    track_times=True
-    track_order=True
-    rdcc_nbytes=1024, rdcc_nslots=7, rdcc_w0=0.5
-    rdcc_w0=3
-    alignment_threshold=1, alignment_interval=512
-    meta_block_size=4096
+driver='bogus' | driver=3 | bogus=1 | driver='sec2' | driver='stdio' | driver='core'
+driver='core', backing_store=False | driver='core', block_size=4096 | libver='bogus'
+libver=('earliest', 'v110') | libver=('earliest', 'bogus') | locking='x' | locking=False | locking='best-effort'
+fs_strategy='x' | fs_strategy='page', fs_page_size=4096 | userblock_size='a' | userblock_size=0
+track_times='x' | track_times=True | track_order=True | rdcc_nbytes=1024, rdcc_nslots=7, rdcc_w0=0.5 | rdcc_w0=3
+alignment_threshold=1, alignment_interval=512 | meta_block_size=4096
 """
 
 
-@pytest.mark.parametrize("keywords", [line.strip() for line in KEYWORDS.strip().splitlines()])
+@pytest.mark.parametrize("keywords", [one.strip() for one in KEYWORDS.replace("\n", "|").split("|") if one.strip()])
 def test_keywords(both: Any, keywords: str) -> None:
     both.same(f"g = h5.File(path + '2', 'w', {keywords})")
     if "g" in both.names[0]:
@@ -144,18 +121,6 @@ def test_swmr_is_a_flag(both: Any) -> None:
         """)
 
 
-def test_the_core_driver_puts_the_file_on_disk(impl: Any) -> None:
-    with impl.open("w", driver="core") as f:
-        f["x"] = [1, 2]
-    assert os.path.exists(impl.path)
-    with impl.open("r", driver="core", backing_store=False) as f:
-        assert f["x"][()].tolist() == [1, 2]
-    os.unlink(impl.path)
-    with impl.open("w", driver="core", backing_store=False) as f:
-        f["x"] = [1, 2]
-    assert not os.path.exists(impl.path)
-
-
 def test_refused_by_name(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
     for keywords, named in (
@@ -208,26 +173,12 @@ def test_closing_makes_everything_false(impl: Any) -> None:
     assert ds == ds
     with f as again:
         assert again is f
-    for use in (lambda: len(g), lambda: list(keys), lambda: f.create_group("y"), lambda: f.mode, lambda: f.filename,
-                lambda: ds.dtype, lambda: ds.__setitem__(0, 1), lambda: g.file, lambda: g.visit(print)):  # fmt: skip
-        with pytest.raises(ValueError):
-            use()
     if impl.ours:
         uses = (
-            lambda: ds[0],
-            lambda: ds.shape,
-            lambda: f["g"],
-            lambda: attrs["x"],
-            lambda: ds.attrs["x"],
-            lambda: f.flush(),
-            lambda: ds.iput(0, 1),
-            lambda: f.requests,
-            lambda: ds.resize((3,)),
-            lambda: ds.parent,
-            lambda: f.wait_all(),
-            lambda: f.copy("g", "h"),
-            lambda: f.statistics(),
-        )
+            lambda: ds[0], lambda: ds.shape, lambda: f["g"], lambda: attrs["x"], lambda: ds.attrs["x"], f.flush,
+            lambda: ds.iput(0, 1), lambda: f.requests, lambda: ds.resize((3,)), lambda: ds.parent, f.wait_all,
+            lambda: f.copy("g", "h"), f.statistics, lambda: list(keys), lambda: g.file, lambda: g.visit(print),
+        )  # fmt: skip
         for use in uses:
             with pytest.raises(ClosedFileError, match="closed"):
                 use()
@@ -297,12 +248,21 @@ def test_changes_of_a_file_that_is_read_raise_what_h5py_raises(both: Any) -> Non
         t.dims[0].label = 'x'
         t.dims[0].attach_scale(f['s'])
         d.dims[0].detach_scale(f['s'])
+        f.__delitem__('amiss')
+        f.require_group('g')
+        f.attrs.__delitem__('x')
+        f.attrs.modify('x', 1)
+        d.write_direct(np.zeros(3))
+        f.pop('d')
+        f.update(zz=1)
+        f.flush(), f.mode
         list(f), d[()], d.attrs['u']
     """)
     ours = both.names[1]["f"]
-    with pytest.raises(RuntimeError, match="no write intent"):
-        # HDF5 copies into the file's cache and then cannot close the file
-        ours.copy("d", "e")
+    # HDF5 copies into the file's cache and then cannot close the file
+    for change in (lambda: ours.copy("d", "e"), ours.clear, lambda: ours["d"].iput(0, 1)):
+        with pytest.raises(OSError, match="no write intent"):
+            change()
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "directory"])
@@ -459,54 +419,6 @@ def test_an_exception_closes_the_file(impl: Any) -> None:
         assert f["x"][()].tolist() == [1, 2]
 
 
-def test_a_dropped_file_is_written(impl: Any) -> None:
-    f = impl.open("w")
-    ds = f.create_dataset("x", data=[1, 2, 3])
-    del f
-    gc.collect()
-    ds[0] = 7
-    del ds
-    gc.collect()
-    with impl.open() as f:
-        assert f["x"][()].tolist() == [7, 2, 3]
-
-
-def test_open_files_are_written_when_the_interpreter_exits(tmp_path: pathlib.Path) -> None:
-    script = f"""
-        import pnc_vol
-        f = pnc_vol.File({str(tmp_path / "x.nc")!r}, "w")
-        f["x"] = [1, 2, 3]
-        keep = f["x"]
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
-    assert not done.stderr
-    with pnc_vol.File(tmp_path / "x.nc") as f:
-        assert f["x"][()].tolist() == [1, 2, 3]
-
-
-def test_a_forked_child_cannot_use_the_file_nor_harm_it(tmp_path: pathlib.Path) -> None:
-    script = f"""
-        import os, sys, pnc_vol
-        f = pnc_vol.File({str(tmp_path / "x.nc")!r}, "w")
-        f["x"] = [1, 2, 3]
-        pid = os.fork()
-        if not pid:
-            try:
-                f["x"][0]
-            except RuntimeError as error:
-                print(type(error).__name__, flush=True)
-            sys.exit()
-        os.waitpid(pid, 0)
-        f["x"][0] = 9
-        f.close()
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
-    assert done.stdout == "ForkedFileError\n"
-    assert not done.stderr
-    with pnc_vol.File(tmp_path / "x.nc") as f:
-        assert f["x"][()].tolist() == [9, 2, 3]
-
-
 def test_ours(tmp_path: pathlib.Path) -> None:
     hints = {"nc_var_align_size": 512, "striping_unit": "1048576"}
     with pnc_vol.File(tmp_path / "x.nc", "w", format="CDF-2", hints=hints, buffer_size=1 << 20) as f:
@@ -556,41 +468,3 @@ def test_other_tools_read_it(tmp_path: pathlib.Path) -> None:
     netCDF4 = pytest.importorskip("netCDF4")
     with netCDF4.Dataset(path) as nc:
         assert nc["g_u"][:].tolist() == [[0, 1, 2], [3, 4, 5]]
-
-
-def test_deleting_with_posts_pending(impl: Any) -> None:
-    with impl.open("w") as f:
-        f["a"], f["b"], f["c"] = [1, 2], [3, 4], [5, 6]
-        f["b"][0] = 9
-        del f["b"]
-        f["d"] = [7]
-        f = impl.again(f)
-        assert list(f) == ["a", "c", "d"]
-        f["a"][0] = 8
-        del f["a"]
-        f = impl.again(f)
-        assert [f[n][()].tolist() for n in f] == [[5, 6], [7]]
-        f.close()
-
-
-def test_threads(tmp_path: pathlib.Path) -> None:
-    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
-        ds = f.create_dataset("x", (8, 500), "i4")
-
-        def work(row: int) -> None:
-            for at in range(500):
-                ds[row, at] = row * 1000 + at
-                if at % 100 == 0:
-                    assert ds[row, at] == row * 1000 + at
-                    f.create_group(f"g{row}/{at}").attrs["n"] = at
-
-        threads = [threading.Thread(target=work, args=(row,)) for row in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        expected = np.arange(8)[:, None] * 1000 + np.arange(500)
-        assert np.array_equal(ds[()], expected)
-    with pnc_vol.File(tmp_path / "x.nc") as f:
-        assert np.array_equal(f["x"][()], expected)
-        assert len(f) == 9

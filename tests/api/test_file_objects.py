@@ -359,24 +359,6 @@ def test_each_call_fails(part: int) -> None:
         assert failures == 1, f"from call {at} on"
 
 
-def test_a_new_layout_that_does_not_arrive_is_kept() -> None:
-    target = Breaking()
-    f = pnc_vol.File(target, "w")
-    f["x"] = np.arange(1000)
-    f.flush()
-    f.attrs["long"] = "x" * 10000
-    target.broken = True
-    for _ in range(2):
-        with pytest.raises(OSError, match="the line is cut"):
-            f.flush()
-        assert f["x"][::100].tolist() == list(range(0, 1000, 100))
-    target.broken = False
-    f.flush()
-    assert pnc_vol.File(io.BytesIO(target.getvalue())).attrs["long"] == "x" * 10000
-    assert f["x"][999] == 999
-    f.close()
-
-
 def test_an_object_that_was_closed_by_its_owner() -> None:
     target = io.BytesIO()
     f = pnc_vol.File(target, "w")
@@ -470,18 +452,3 @@ def test_memory_is_not_the_file_that_is_open_beside(tmp_path: pathlib.Path) -> N
         assert list(memory) == ["x", "y"]
     with pnc_vol.File(path) as f:
         assert list(f) == ["x", "z"]
-
-
-def test_a_closed_file_lets_go_of_its_file_object() -> None:
-    class Object(io.BytesIO):
-        pass
-
-    given = Object()
-    f = pnc_vol.File(given, "w")
-    f["x"] = 1
-    gone = weakref.ref(given)
-    del given
-    assert gone() is not None
-    f.close()
-    assert gone() is None
-    assert not f
