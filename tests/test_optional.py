@@ -96,7 +96,7 @@ def test_the_command_says_it_in_one_line(tmp_path: Path) -> None:
     pytest.importorskip("typer")
     (tmp_path / "some.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     for arguments in (["convert", "some.h5", "out.nc"], ["ls", "some.h5"], ["demo", "here"]):
-        script = f"sys.argv[1:] = {arguments!r}\nfrom pnc_vol.cli.main import main\nmain()"
+        script = f"sys.argv[1:] = {arguments!r}\nimport runpy\nrunpy.run_module('pnc_vol.cli', run_name='__main__')"
         done = subprocess.run([sys.executable, "-c", BLOCKED + script], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode in (1, 2)
         assert re.fullmatch(r'pnc-vol: .* needs h5py: pip install "pnc-vol\[hdf5\]"\n', done.stderr)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -29,16 +28,6 @@ def command():
 @pytest.fixture
 def verb():
     """Run ``ARGS...`` within this process; gives ``code``, ``out`` and ``err``."""
-    from typer.testing import CliRunner
+    from command import verb
 
-    from pnc_vol.cli.app import app
-
-    def run(*args, code=None):
-        done = CliRunner().invoke(app, [str(arg) for arg in args])
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        if code is not None:
-            assert done.exit_code == code, done.output
-        return SimpleNamespace(code=done.exit_code, out=done.stdout, err=done.stderr, raw=done.stdout_bytes)
-
-    return run
+    return verb

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -10,10 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from command import on_a_terminal
 
 import pnc_vol
-from pnc_vol.cli.show import plain
 
 
 @pytest.fixture
@@ -22,6 +22,8 @@ def small(tmp_path: Path) -> Path:
     with pnc_vol.File(path, "w") as f:
         f["g/x"] = [1.0, float("nan")]
         f["g/x"].attrs["units"] = "m\x1b[2J"
+        f.attrs["odd"] = [float("inf"), 1]
+        f.attrs["raw"] = np.bytes_(b"\xff")
         f["y"] = ["text"]
     return path
 
@@ -69,6 +71,7 @@ def test_json_of_files(small: Path, tmp_path: Path, verb: Any) -> None:
     assert objects.keys() == {"/", "/g", "/g/x", "/y"}
     assert objects["/g/x"]["shape"] == [2]
     assert objects["/g/x"]["attributes"] == {"units": "m\x1b[2J"}
+    assert objects["/"]["attributes"] == {"odd": ["inf", 1.0], "raw": "\\xff"}
     assert objects["/y"]["type"] == "string"
     (found,) = json.loads(verb("check", "--json", "--for", "scipy", small, code=1).out)
     assert found["valid"]
@@ -83,7 +86,6 @@ def test_json_of_files(small: Path, tmp_path: Path, verb: Any) -> None:
         [sys.executable, "-m", "pnc_vol.cli", "plan", "--json", str(script)], capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout)[0]["nbytes"] == 16
-    assert plain({"a": (float("inf"), b"\xff")}) == {"a": ["inf", "\\xff"]}
 
 
 def test_json_of_logs(tmp_path: Path, verb: Any) -> None:
@@ -111,20 +113,10 @@ def test_standard_input_and_several_files(
     assert "none.nc: there is no such file" in done.err
 
 
-def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pnc_vol.cli import show
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    assert show.painted("a", "red") == "a"
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    assert show.painted("a", "red") == "\x1b[31ma\x1b[0m"
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert show.painted("a", "red") == "a"
+def test_colours_are_for_terminals(small: Path, verb: Any) -> None:
+    assert b"\x1b[32mvalid" in on_a_terminal("check", small)
+    assert b"\x1b" not in on_a_terminal("check", small, NO_COLOR="1")
+    assert "\x1b" not in verb("check", small, code=0).out
 
 
 def test_the_shell_completes_verbs(command: Any) -> None:
