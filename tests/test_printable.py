@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import sys
+import os
+import re
 import warnings
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
+from command import on_a_terminal, verb
 
 import pnc_vol
-from pnc_vol import errors, warn
-from pnc_vol.cli.dump import _for_terminal
+from pnc_vol import errors
 from pnc_vol.errors import printable
 
 EVIL = "a\x1b[2J\x9b\u202ez\u2066\u200f"
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        0x00,
-        0x07,
-        0x1B,
-        0x7F,
-        0x9B,
-        0xAD,
-        0x061C,
-        0x200B,
-        0x200E,
-        0x202A,
-        0x202E,
-        0x2066,
-        0x2069,
-        0xE000,
-        0xFEFF,
-        0x2028,
-    ],
-)
+@pytest.mark.parametrize("code", [
+    0x00, 0x07, 0x1B, 0x7F, 0x9B, 0xAD, 0x061C, 0x200B, 0x200E, 0x202A, 0x202E, 0x2066, 0x2069, 0xE000, 0xFEFF, 0x2028,
+])  # fmt: skip
 def test_what_is_not_printable_is_an_escape(code: int) -> None:
     shown = printable(f"a{chr(code)}b\nc")
     assert shown.replace("\n", "").isprintable()
@@ -45,7 +28,7 @@ def test_what_is_not_printable_is_an_escape(code: int) -> None:
     assert shown.endswith("b\nc")
 
 
-def test_errors_and_warnings_are_printable() -> None:
+def test_errors_and_warnings_are_printable(tmp_path: Path) -> None:
     kinds = [
         each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, (Exception, Warning))
     ]
@@ -56,9 +39,13 @@ def test_errors_and_warnings_are_printable() -> None:
         except TypeError:
             continue
         assert str(made).isprintable(), kind
+    with pnc_vol.File(tmp_path / EVIL, "w") as f:
+        f["x"] = range(9)
+    os.truncate(tmp_path / EVIL, os.path.getsize(tmp_path / EVIL) - 9)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn.warn_outside(EVIL)
+        pnc_vol.File(tmp_path / EVIL).close()
+    assert "9 bytes" in str(caught[0].message)
     assert str(caught[0].message).isprintable()
 
 
@@ -73,19 +60,9 @@ def test_names_of_a_file_are_printable_wherever_they_are_shown(tmp_path: Path) -
         f["external"] = pnc_vol.ExternalLink("\u202efile", "/x")
         f["type"] = ds.dtype
         shown = [
-            f,
-            group,
-            ds,
-            ds.dims,
-            ds.dims[0],
-            ds.attrs,
-            f["type"],
-            f.get("soft", getlink=True),
-            ds.id,
-            f.keys(),
-            ds.ref,
-        ]
-        shown += [f.get("external", getlink=True)]
+            f, group, ds, ds.dims, ds.dims[0], ds.attrs, f["type"], f.get("soft", getlink=True), ds.id, f.keys(),
+            ds.ref, f.get("external", getlink=True),
+        ]  # fmt: skip
         for each in shown:
             assert repr(each).isprintable(), type(each)
         wrongs = (
@@ -101,30 +78,21 @@ def test_names_of_a_file_are_printable_wherever_they_are_shown(tmp_path: Path) -
             assert str(caught.value).isprintable()
 
 
-def test_dump_on_a_terminal() -> None:
-    assert (
-        _for_terminal("ä = 1\n\t\u202e\x1b\x9b".encode() + b"\xff")
-        == "ä = 1\n\t\\342\\200\\256\\033\\302\\233\\377".encode()
-    )
-    assert _for_terminal(b"plain\n\ttext\n") == b"plain\n\ttext\n"
+def test_dump_on_a_terminal(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        f.attrs["t"] = np.bytes_("ä = 1\t\u202e\x1b\x9b".encode() + b"\xff")
+    shown = on_a_terminal("dump", tmp_path / "a.nc")
+    assert ':t = "ä = 1\\t\\342\\200\\256\\033\\302\\233\\377"'.encode() in shown
 
 
-@pytest.mark.parametrize("verb", ["ls", "check", "diff", "dump", "convert"])
-def test_commands_print_nothing_that_steers(verb: str, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
-    from pnc_vol.cli.main import main
-
+@pytest.mark.parametrize("name", ["ls", "check", "diff", "dump", "convert"])
+def test_commands_print_nothing_that_steers(name: str, tmp_path: Path) -> None:
     with pnc_vol.File(tmp_path / "a.nc", "w") as f:
         f["\u202ex"] = 1
         f["\u202ex"].attrs["\u2066y"] = "\x1b[2J\u202e"
-    other = {"diff": [str(tmp_path / "b.nc")], "convert": [str(tmp_path / "a.h5")]}.get(verb, [])
+    other = {"diff": [tmp_path / "b.nc"], "convert": [tmp_path / "a.h5"]}.get(name, [])
     with pnc_vol.File(tmp_path / "b.nc", "w") as f:
         f["\u202ez"] = 1
-    flags = ["-r", "-v"] if verb == "ls" else []
-    monkeypatch.setattr(sys, "argv", ["pnc-vol", verb, *flags, str(tmp_path / "a.nc"), *other])
-    if verb == "dump":
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    with pytest.raises(SystemExit):
-        main()
-    told = capsys.readouterr()
-    for text in (told.out, told.err):
-        assert text.replace("\n", "").replace("\t", "").isprintable()
+    words = [name, *(["-r", "-v"] if name == "ls" else []), tmp_path / "a.nc", *other]
+    shown = on_a_terminal(*words).decode() if name == "dump" else verb(*words).out + verb(*words).err
+    assert re.sub(r"[\r\n\t]", "", shown).isprintable()

@@ -18,9 +18,8 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import ClosedFileError, FlushError, NotCDFError, NotYetError
-from pnc_vol.system import System
+from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem
 
 
 def test_modes(both: Any) -> None:
@@ -290,9 +289,12 @@ def test_what_is_no_file_is_never_replaced_nor_waited_for(tmp_path: pathlib.Path
 
 
 def test_a_device_is_no_place_for_a_file() -> None:
-    # asked of the check alone: a failure of the whole way would cost the machine its /dev/null
-    with pytest.raises(OSError, match="a device"):
-        check_place(os.stat(os.devnull), os.devnull, exclusive=False)
+    # with a system that does not let anything be changed: a failure would cost the machine its /dev/null
+    system = FaultSystem(fail_at=1, calls=set(CHANGING) - {"open"}, mode="forever", errno=errno.EPERM)
+    for mode in ("w", "a", "r+", "r"):
+        with pytest.raises(OSError, match="a device"):
+            pnc_vol.File(os.devnull, mode, system=system)
+    assert not system.fired
 
 
 def test_an_empty_file_is_no_file_yet(impl: Any) -> None:
@@ -317,10 +319,11 @@ def test_packed_files_and_missing_folders_are_named(tmp_path: pathlib.Path) -> N
             pnc_vol.File(tmp_path / "no" / "x.nc", mode)
 
 
-class Refusing(System):
+class Refusing(HookedSystem):
     """An operating system for which some paths may only be read; folders among them take no new files."""
 
     def __init__(self, *closed: pathlib.Path) -> None:
+        super().__init__()
         self.closed = {str(path) for path in closed}
 
     def open(self, path: Any, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
@@ -365,7 +368,7 @@ def test_a_folder_that_takes_no_files_is_named(tmp_path: pathlib.Path) -> None:
         assert f["x"][()].tolist() == [9, 2]
 
 
-class Full(System):
+class Full(HookedSystem):
     """A disk on which no file can grow beyond `room` bytes."""
 
     room = 20_000

@@ -155,22 +155,6 @@ def test_times_that_are_written_say_what_to_do(f: pnc_vol.File) -> None:
     assert f["time"][0] == 2
 
 
-def test_definitions_that_ranks_do_not_share_are_told_with_names_of_types(f: pnc_vol.File) -> None:
-    from pnc_vol.flush.differences import described
-    from pnc_vol.mapping.flatten import to_header
-
-    f["text"] = ["a"]
-    f.flush()
-    session = f.id.handle.session
-    told = "\n".join(
-        " ".join(one)
-        for one in described(session.defs.tree, to_header(session.defs.tree, version=session.defs.version))
-    )
-    assert "dataset 'sea/temperature' float64 of shape (4, 6) along (dim_4, dim_6)" in told
-    assert "dataset 'sea/record' int32 of shape" in told
-    assert "dataset 'text' vlen string of shape (1,) along (dim_1, strlen_1)" in told
-
-
 def test_dir_lists_public_names_only() -> None:
     # ``from pnc_vol import *`` must not need xarray
     assert set(dir(pnc_vol)) == {*pnc_vol.__all__, "to_netcdf"}

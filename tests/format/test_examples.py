@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import pkgutil
+from pathlib import Path
 
 import pytest
 
-import pnc_vol.format
+import pnc_vol
 
-MODULES = sorted(module.name for module in pkgutil.iter_modules(pnc_vol.format.__path__))
+MODULES = sorted(path.stem for path in Path(pnc_vol.__file__).parent.glob("format/[!_]*.py"))
 
 
 @pytest.mark.parametrize("name", MODULES)

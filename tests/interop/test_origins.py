@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import deep
 import h5py
 import numpy as np
 import pytest
+from command import verb
 from origins import ORIGINS
 
 import pnc_vol
-from pnc_vol.cli.comparing import Comparison
 from pnc_vol.interop.hdf5 import convert
 
 pytest.importorskip("netCDF4", reason="netCDF4 is not installed: it writes one of the files")
@@ -43,10 +42,9 @@ def test_what_differs_afterwards_is_in_the_reports(origin: str, tmp_path: Path) 
 def test_diff_agrees_with_the_report(origin: str, tmp_path: Path) -> None:
     ORIGINS[origin](tmp_path / "a.h5")
     there, back, _ = there_and_back(tmp_path / "a.h5")
-    with h5py.File(tmp_path / "a.h5") as first, pnc_vol.File(there) as second, h5py.File(back) as third:
-        assert list(Comparison(first, second)) == []
-        told = [(path, what) for path, what in Comparison(first, third) if "called" not in what and "scale" not in what]
-        assert told == []
+    assert verb("diff", tmp_path / "a.h5", there, code=0).out == ""
+    told = verb("diff", tmp_path / "a.h5", back).out.splitlines()
+    assert [line for line in told if line[0] == "/" and "called" not in line and "scale" not in line] == []
 
 
 def test_references_lead_to_the_same_objects(tmp_path: Path) -> None:
@@ -140,9 +138,8 @@ def test_values_of_other_files_are_copied_if_told_and_that_is_in_the_report(tmp_
 
 def test_diff_does_not_read_other_files_unless_told(tmp_path: Path) -> None:
     write_external(tmp_path)
-    with h5py.File(tmp_path / "a.h5") as one, h5py.File(tmp_path / "a.h5") as other:
-        found = dict(Comparison(one, other))
-        assert set(found) == {"/stored", "/virtual", "/hidden", "/linked"}
-        assert all("not compared" in what for what in found.values())
-        assert list(Comparison(one, other, follow_external=True)) == []
-    os.remove(tmp_path / "other.h5")
+    (tmp_path / "b.h5").write_bytes((tmp_path / "a.h5").read_bytes())
+    told = verb("diff", tmp_path / "a.h5", tmp_path / "b.h5", code=1).out.splitlines()
+    assert {line.partition(":")[0] for line in told if line[0] == "/"} == {"/stored", "/virtual", "/hidden", "/linked"}
+    assert all("not compared" in line for line in told if line[0] == "/")
+    verb("diff", "--follow-external", tmp_path / "a.h5", tmp_path / "b.h5", code=0)

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.bench.range_server import serving
 from pnc_vol.interop import zarr_refs
-from pnc_vol.interop.zarr_refs import references, write_references
+from pnc_vol.testing.range_server import serving
 
 
 def array(refs: dict[str, Any], name: str) -> Any:
@@ -59,7 +58,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("inline", "chunk"), [(0, 200), (1 << 20, 1 << 20), (50, 35)])
 def test_arrays_are_those_of_the_file(path: Path, inline: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zarr_refs, "CHUNK", chunk)
-    refs = references(path, inline=inline)
+    refs = zarr_refs.references(path, inline=inline)
     with pnc_vol.File(path) as f:
         for name in ("whole", "scalar", "r1", "r2", "r3", "g/h/deep"):
             got, wanted = array(refs, name), f[name][...]
@@ -73,7 +72,7 @@ def test_arrays_are_those_of_the_file(path: Path, inline: int, chunk: int, monke
     assert json.loads(refs["whole/.zattrs"])["limits"] == [1.5, float("inf")]
     below = json.loads(refs["g/.zmetadata"])["metadata"]
     assert set(below) == {".zgroup", ".zattrs", "h/.zgroup", "h/.zattrs", "h/deep/.zarray", "h/deep/.zattrs"}
-    assert not [key for key in refs if "pnc_vol_hdf5" in str(refs[key])]
+    assert not [key for key in refs if "_PncVol" in str(refs[key])]
     if chunk == 200:
         assert len([key for key in refs if key.startswith("whole/") and "." not in key[6:7]]) == 6, "5 rows each"
         assert len([key for key in refs if key.startswith("r1/") and "." not in key[3:4]]) == 7
@@ -83,28 +82,28 @@ def test_one_record_variable_without_padding_and_a_file_that_is_cut(tmp_path: Pa
     path = tmp_path / "one.nc"
     with pnc_vol.File(path, "w") as f:
         f.create_dataset("r", data=np.arange(15, dtype="i1").reshape(5, 3), maxshape=(None, 3))
-    assert array(references(path, inline=0), "r").tolist() == np.arange(15).reshape(5, 3).tolist()
+    assert array(zarr_refs.references(path, inline=0), "r").tolist() == np.arange(15).reshape(5, 3).tolist()
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.warns(pnc_vol.errors.ShortFileWarning):
-        cut = array(references(path, inline=0), "r")
+        cut = array(zarr_refs.references(path, inline=0), "r")
     assert cut[-2:].tolist() == [[99] * 3] * 2
     assert cut[2].tolist() == [6, 7, 8]
 
 
 def test_written_files_and_what_is_refused(path: Path, tmp_path: Path) -> None:
     target = tmp_path / "refs.json"
-    written = write_references(str(path), str(target), url="s3://bucket/a.nc")
+    written = zarr_refs.write_references(str(path), str(target), url="s3://bucket/a.nc")
     told = json.loads(target.read_text())
     assert told["version"] == 1
     assert len(told["refs"]) == written
     assert told["refs"]["scalar/0"][0] == "s3://bucket/a.nc"
     with pytest.raises(FileExistsError):
-        write_references(str(path), str(target))
-    assert write_references(str(path), str(target), overwrite=True) == written
+        zarr_refs.write_references(str(path), str(target))
+    assert zarr_refs.write_references(str(path), str(target), overwrite=True) == written
     with serving(tmp_path) as server:
-        far = references(f"{server.url}/a.nc")
-    assert far["scalar/0"] == [f"{server.url}/a.nc", *references(path)["scalar/0"][1:]]
+        far = zarr_refs.references(f"{server.url}/a.nc")
+    assert far["scalar/0"] == [f"{server.url}/a.nc", *zarr_refs.references(path)["scalar/0"][1:]]
     with pnc_vol.File(tmp_path / "set.nc", "w", layout="blob") as f:
         f["x"] = np.arange(4)
     with pytest.raises(ValueError, match=r"layout.*one file"):
-        references(tmp_path / "set.nc")
+        zarr_refs.references(tmp_path / "set.nc")

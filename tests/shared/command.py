@@ -19,16 +19,18 @@ from typing import Any
 def verb(*args: Any, code: int | None = None) -> SimpleNamespace:
     """Run ``pnc-vol ARGS...``; gives ``code``, ``out``, ``err`` and, as bytes, ``raw``."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    before, ended = (sys.argv, warnings.showwarning), 0
+    before, ended = sys.argv, 0
     try:
         sys.argv = ["pnc-vol", *map(str, args)]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+            # as a program has it: a warning is shown
+            warnings.simplefilter("always")
             try:
                 MAIN.load()()
             except SystemExit as end:
                 ended = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     finally:
-        sys.argv, warnings.showwarning = before
+        sys.argv = before
     raw, told = (stream.buffer.getvalue() for stream in (out, err))  # type: ignore[attr-defined]
     if code is not None:
         assert ended == code, raw + told

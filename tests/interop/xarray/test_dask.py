@@ -17,11 +17,9 @@ xr = pytest.importorskip("xarray", reason="xarray is not installed")
 dask = pytest.importorskip("dask", reason="dask is not installed (pip install pnc-vol[clients])")
 import dask.array as da  # noqa: E402
 
-from pnc_vol.interop.xarray.engine import PncVolBackendEntrypoint  # noqa: E402
-
 
 def ours(path: Any, **kwargs: Any) -> Any:
-    with xr.open_dataset(path, engine=PncVolBackendEntrypoint, **kwargs) as ds:
+    with xr.open_dataset(path, engine="pnc_vol", **kwargs) as ds:
         return ds.load()
 
 
@@ -79,7 +77,7 @@ def test_small_variables_are_one_chunk_and_large_ones_some_mebibytes(tmp_path: P
             shape = tuple({"time": 50, "x": 100_000, "y": 20}[dim] for dim in dims)
             limits = (None, *shape[1:]) if dims[0] == "time" else None
             f.create_dataset(name, shape, "f8", maxshape=limits, dims=dims, fillvalue=1.0)
-    with xr.open_dataset(path, engine=PncVolBackendEntrypoint, chunks={}) as ds:
+    with xr.open_dataset(path, engine="pnc_vol", chunks={}) as ds:
         # records of 0.8 MB: 16 of them are below 16 MiB
         assert ds["large"].chunks == ((16, 16, 16, 2), (100_000,))
         assert ds["small"].chunks == ((50,), (20,))
@@ -94,12 +92,12 @@ def test_arrays_of_a_file_need_no_lock(tmp_path: Path) -> None:
         f.create_dataset("x", data=values, maxshape=(None, 50))
     with pnc_vol.File(tmp_path / "a.nc") as f:
         assert np.array_equal(da.from_array(f["x"], chunks=(7, 20), lock=False).compute(num_workers=4), values)
-    with xr.open_dataset(tmp_path / "a.nc", engine=PncVolBackendEntrypoint, chunks={}) as ds:
+    with xr.open_dataset(tmp_path / "a.nc", engine="pnc_vol", chunks={}) as ds:
         assert ds["x"].chunks == ((600,), (50,))
     files = [tmp_path / f"{number}.nc" for number in range(3)]
     for number, path in enumerate(files):
         pnc_vol.to_netcdf(chunked(4 * number, 4)[["t"]], path)
-    with xr.open_mfdataset(files, engine=PncVolBackendEntrypoint, parallel=True) as ds:
+    with xr.open_mfdataset(files, engine="pnc_vol", parallel=True) as ds:
         xr.testing.assert_equal(ds.compute(), chunked(0, 12)[["t"]].compute())
 
 

@@ -17,9 +17,8 @@ import pnc_vol
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 cftime = pytest.importorskip("cftime", reason="cftime is not installed")
-from pnc_vol.interop.xarray.engine import PncVolBackendEntrypoint  # noqa: E402
 
-ENGINES = (PncVolBackendEntrypoint, "netcdf4")
+ENGINES = ("pnc_vol", "netcdf4")
 HOUR = np.timedelta64(1, "h")
 START = np.datetime64("2020-01-02", "ns")
 

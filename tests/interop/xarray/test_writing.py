@@ -17,11 +17,10 @@ import pnc_vol
 from pnc_vol.testing.mpi import missing, run_mpi
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
-from pnc_vol.interop.xarray.engine import PncVolBackendEntrypoint  # noqa: E402
 
 
 def ours(path: Any, **kwargs: Any) -> Any:
-    with xr.open_dataset(path, engine=PncVolBackendEntrypoint, **kwargs) as ds:
+    with xr.open_dataset(path, engine="pnc_vol", **kwargs) as ds:
         return ds.load()
 
 
@@ -59,7 +58,7 @@ def test_trees_groups_and_attributes_that_netcdf_lacks(tmp_path: Path) -> None:
     tree = xr.DataTree.from_dict({"/": days(0, 2).drop_dims("x"), "/a": other, "/a/b": other.drop_vars("x") * 2,
                                   "/c": xr.Dataset({"q": ("x", [True]), "none": ("z", [])})})  # fmt: skip
     tree.pnc.to_netcdf(path)
-    with xr.open_datatree(path, engine=PncVolBackendEntrypoint) as again:
+    with xr.open_datatree(path, engine="pnc_vol") as again:
         xr.testing.assert_identical(again.load(), tree)
     pnc_vol.to_netcdf(days(0, 2), path, mode="a", group="d/e")
     xr.testing.assert_identical(ours(path, group="d/e"), days(0, 2))
