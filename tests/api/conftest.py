@@ -26,6 +26,12 @@ def warned_already(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warn, "_warned", kinds)
 
 
+@pytest.fixture
+def nothing_warned_of(warned_already: None) -> None:
+    """This test starts as a new process: no kind of option has been warned about."""
+    warn._warned.clear()
+
+
 class Impl:
     """One of the two libraries, and a path for its file."""
 

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol import warn
-from pnc_vol.api import ignored_options
 from pnc_vol.errors import PncVolWarning
 
 SHOWN = (
@@ -138,8 +136,8 @@ def test_fill_values_are_read_where_nothing_was_written(both: Any) -> None:
         ("track_times", {"track_times": True}),
     ],
 )
-def test_one_warning_per_kind(monkeypatch: pytest.MonkeyPatch, kind: str, keywords: Any) -> None:
-    monkeypatch.setattr(warn, "_warned", set())
+@pytest.mark.usefixtures("nothing_warned_of")
+def test_one_warning_per_kind(kind: str, keywords: Any) -> None:
     with pnc_vol.File("w.nc", "w", driver="memory") as f:
         with pytest.warns(PncVolWarning, match=kind) as caught:
             f.create_dataset("a", (3,), "i4", **keywords)
@@ -161,16 +159,14 @@ def test_filters_of_plugins_are_remembered() -> None:
 
 
 def test_guessed_chunks_are_small_and_fit() -> None:
-    for shape, maxshape, itemsize in (
-        ((3,), None, 4),
-        ((10**6, 50), (None, 50), 8),
-        ((0,), (None,), 1),
-        ((7, 0), None, 8),
-    ):
-        chunks = ignored_options.guess_chunks(shape, maxshape, itemsize)
-        assert len(chunks) == len(shape)
-        assert np.prod(chunks) * itemsize <= ignored_options.CHUNK_BYTES
-        assert all(n >= 1 for n in chunks)
+    with pnc_vol.File("c.nc", "w", driver="memory") as f:
+        for number, (shape, maxshape, dtype) in enumerate(
+            (((3,), None, "i4"), ((10**6, 50), (None, 50), "f8"), ((0,), (None,), "i1"), ((7, 0), None, "f8"))
+        ):
+            chunks = f.create_dataset(str(number), shape, dtype, maxshape=maxshape, chunks=True).chunks
+            assert len(chunks) == len(shape)
+            assert np.prod(chunks) * np.dtype(dtype).itemsize <= 1 << 20
+            assert all(n >= 1 for n in chunks)
 
 
 @pytest.mark.parametrize("version", ["CDF-1", "CDF-2"])
