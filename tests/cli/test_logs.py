@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -14,8 +15,6 @@ from typing import Any
 import pytest
 
 import pnc_vol
-from pnc_vol.cli.replay import lines
-from pnc_vol.recovery.replay import ReplayReport
 
 JOB = """
 import os, signal
@@ -183,11 +182,21 @@ def test_what_is_wrong_is_said_in_one_line(job: Path, verb: Any, args: tuple[str
     assert len(said.strip().splitlines()) == 1
 
 
-def test_what_a_run_that_ended_left_says_first_what_to_do() -> None:
-    report = ReplayReport(logs=1, uncounted=5, messages=["x.nc_0_0: 5 entries beyond the 0 of the header's count"])
-    first, *rest = lines("x.nc", report)
-    assert first.startswith("x.nc: nothing replayed. Use --uncounted to replay the 5 requests of 1 log")
+def test_what_a_run_that_ended_left_says_first_what_to_do(job: Path, verb: Any) -> None:
+    """A log as the C library leaves it: without a commit log, and its header counts nothing."""
+    (folder,) = Path("scratch").iterdir()
+    (folder / "run.nc_0_0.commit").unlink()
+    content = bytearray((folder / "run.nc_0_0.meta").read_bytes())
+    assert struct.unpack_from("<q", content, 48) == (5,)
+
+    def told(counted: int) -> list[str]:
+        struct.pack_into("<q", content, 48, counted)
+        (folder / "run.nc_0_0.meta").write_bytes(content)
+        return verb("replay", "run.nc", folder, code=1).out.splitlines()
+
+    first, *rest = told(0)
+    assert first.startswith("run.nc: nothing replayed. Use --uncounted to replay the 5 requests of 1 log")
     assert not any("--uncounted" in line for line in rest)
-    first, *rest = lines("x.nc", ReplayReport(logs=1, uncounted=5, replayed=2))
-    assert first == "x.nc: 2 requests of 1 log replayed"
+    first, *rest = told(3)
+    assert first == "run.nc: 3 requests of 1 log replayed"
     assert "--uncounted" in rest[0]
