@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,19 @@ def test_what_a_rank_owns_is_in_order_and_each_element_once() -> None:
     for twice in (Decomposition([[0, 1], [0, 2]], [[1, 2], [1, 2]]), Decomposition.from_runs([2, 0], [2, 3])):
         with pytest.raises(ValueError, match=r"\(0, 2\) of the shape \(3, 4\) more than once"):
             twice.owned((3, 4))
+
+
+def test_lists_are_remembered_within_a_part_of_the_buffer() -> None:
+    with pnc_vol.File("x.nc", "w", driver="memory", buffer_size=1 << 20) as f:
+        x = made(f, "x", (50, 50))
+        f.flush()
+        held = []
+        for seed in range(60):
+            starts, _ = listing(seed, (50, 50), 5000)
+            x.iget_many(starts, np.ones_like(starts)).wait()
+            if not seed:
+                tracemalloc.start()
+            held.append(tracemalloc.get_traced_memory()[0])
+        tracemalloc.stop()
+    # sixty lists and their runs would be 10 MB
+    assert max(held) - held[0] < 3 << 20

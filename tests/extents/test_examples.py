@@ -8,7 +8,9 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["decomposition", "fancy", "merge", "place", "model", "selection", "subarrays"])
+@pytest.mark.parametrize(
+    "name", ["blocks", "decomposition", "fancy", "merge", "model", "one_run", "place", "selection", "subarrays"]
+)
 def test_examples(name):
     result = doctest.testmod(importlib.import_module(f"pnc_vol.extents.{name}"))
     assert result.attempted > 0

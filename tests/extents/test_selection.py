@@ -5,6 +5,7 @@ Each shape is a dataset of h5py and two of ours, a fixed and a record variable, 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -184,6 +185,16 @@ def shape_and_index(draw):
 @given(shape_and_index())
 def test_any_index_selects_what_h5py_selects(twins, case):
     compare(twins, *case)
+
+
+def test_every_kind_of_block(twins):
+    """Rows, columns, blocks and single elements, whole axes and parts of them, in each place of an index."""
+    shape = (4, 5, 6)
+    every = numbers(shape)
+    for number in range(4):
+        for args in itertools.product((2, -1, slice(None), slice(1, 3), slice(1, 2), slice(0, 4)), repeat=number):
+            for ds in twins(shape)[1:]:
+                np.testing.assert_array_equal(ds[args], every[args])
 
 
 @settings(max_examples=200, deadline=None)
