@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -63,29 +62,6 @@ def raised(kind: type[BaseException], call: Callable[[], Any]) -> str:
     except kind as error:
         return str(error)
     raise AssertionError(f"rank {RANK}: no {kind.__name__}")
-
-
-def an_exception_on_one_rank_hangs_nobody() -> None:
-    def work() -> None:
-        with h5py.File(path("broken"), "w", driver=DRIVER, comm=COMM, collective_timeout=30) as f:
-            f["x"] = np.zeros(3)
-            if RANK == 0:
-                raise KeyError("only here")
-            f.flush()
-
-    begun = time.monotonic()
-    text = raised(KeyError if RANK == 0 else h5py.RankError, work)
-    assert "only here" in text, text
-    assert time.monotonic() - begun < 20
-    COMM.Barrier()
-
-
-def different_definitions_are_an_error_everywhere() -> None:
-    f = h5py.File(path("differ"), "w", driver=DRIVER, comm=COMM)
-    f.create_dataset(f"x{RANK}", (3,), "i4")
-    assert "x" in raised(h5py.DefinitionMismatchError, f.flush)
-    del f[f"x{RANK}"]
-    f.close()
 
 
 def wrong_arguments() -> None:
@@ -222,8 +198,6 @@ both_handles_of_a_file()
 a_file_that_one_rank_has_open()
 one_handle_fails_and_takes_the_other_along()
 readers_refresh_together()
-an_exception_on_one_rank_hangs_nobody()
-different_definitions_are_an_error_everywhere()
 wrong_arguments()
 if RANK == 0:
     print("fine")

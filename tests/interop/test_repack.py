@@ -441,27 +441,6 @@ def test_every_failing_call_leaves_a_whole_file(wasteful: Path, tmp_path: Path) 
     assert nth > 15
 
 
-def test_a_kill_at_any_call_leaves_a_whole_file(wasteful: Path, tmp_path: Path) -> None:
-    content, before = wasteful.read_bytes(), everything.portrait(wasteful)
-    for nth in range(1, 100):
-        system = StopSystem(stop_at=nth)
-        with contextlib.suppress(Stopped):
-            repack_on(system, wasteful)
-        system.bury()
-        left = litter(tmp_path)
-        # a process that is killed cannot tidy up: the next repack does
-        assert left in ([], [".wasteful.nc.pncrepack"])
-        stopped = system.count >= nth
-        if wasteful.read_bytes() == content:
-            pnc_vol.repack(wasteful)
-        assert everything.portrait(wasteful) == before
-        assert litter(tmp_path) == []
-        if not stopped:
-            break
-        wasteful.write_bytes(content)
-    assert nth > 6
-
-
 def test_two_at_once(wasteful: Path, tmp_path: Path) -> None:
     """The second is told so, and does no harm to the first."""
     before = everything.portrait(wasteful)
