@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import on_a_terminal, verb
+from run_command import on_a_terminal, verb
 
 import pnc_vol
 from pnc_vol import errors

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import verb
+from run_command import verb
 
 import pnc_vol
 from pnc_vol.api.file_options import FileOptions

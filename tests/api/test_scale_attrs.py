@@ -9,7 +9,7 @@ import h5py as real_h5py
 import netCDF4
 import numpy as np
 import pytest
-from command import verb
+from run_command import verb
 
 import pnc_vol
 

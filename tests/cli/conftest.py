@@ -28,6 +28,6 @@ def command():
 @pytest.fixture
 def verb():
     """Run ``ARGS...`` within this process; gives ``code``, ``out`` and ``err``."""
-    from command import verb
+    from run_command import verb
 
     return verb

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import on_a_terminal
+from run_command import on_a_terminal
 
 import pnc_vol
 

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("typer", reason="typer is not installed (pip install 'pnc-vol[cli]')")
 
-from command import verbs
+from run_command import verbs
 
 import pnc_vol
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from command import verbs
+from run_command import verbs
 
 import pnc_vol
 

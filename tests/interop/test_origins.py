@@ -9,8 +9,8 @@ import deep
 import h5py
 import numpy as np
 import pytest
-from command import verb
 from origins import ORIGINS
+from run_command import verb
 
 import pnc_vol
 from pnc_vol.interop.hdf5 import convert

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import verb
+from run_command import verb
 
 import pnc_vol
 

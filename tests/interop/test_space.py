@@ -15,7 +15,7 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
-from command import verb
+from run_command import verb
 
 import pnc_vol
 from pnc_vol.errors import FormatError, LimitError, ShortFileError
