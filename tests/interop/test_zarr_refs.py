@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.interop import zarr_refs
 from pnc_vol.bench.range_server import serving
+from pnc_vol.interop import zarr_refs
 
 
 def array(refs: dict[str, Any], name: str) -> Any:
