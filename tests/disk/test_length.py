@@ -12,7 +12,6 @@ import pytest
 import pnc_vol
 from pnc_vol.format.decode import decode
 from pnc_vol.format.sizes import data_end
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem, Stopped, StopSystem
 from pnc_vol.testing.mpi import missing, run_mpi
 
@@ -46,7 +45,7 @@ def more(f: pnc_vol.File) -> None:
 def test_the_next_open_for_writing_cuts_what_a_killed_flush_wrote(path: pathlib.Path, mode: str, touch: bool) -> None:
     longer = 0
     for stop_at in range(1, 60):
-        system = StopSystem(REAL, stop_at=0)
+        system = StopSystem(stop_at=0)
         f = first(path, system=system)
         system.stop_at = system.count + stop_at
         try:
@@ -74,7 +73,7 @@ def test_the_next_open_for_writing_cuts_what_a_killed_flush_wrote(path: pathlib.
 
 @pytest.mark.parametrize("fail_at", [1, 2])
 def test_a_close_on_a_full_disk_leaves_the_length_of_the_header(path: pathlib.Path, fail_at: int) -> None:
-    system = FaultSystem(REAL, fail_at=0, errno=errno.ENOSPC, mode="short-forever")
+    system = FaultSystem(fail_at=0, errno=errno.ENOSPC, mode="short-forever")
     f = first(path, system=system)
     more(f)
     system.fail_at = system.count + fail_at
@@ -84,7 +83,7 @@ def test_a_close_on_a_full_disk_leaves_the_length_of_the_header(path: pathlib.Pa
 
 
 def test_a_flush_that_failed_may_succeed_before_anything_is_cut(path: pathlib.Path) -> None:
-    system = FaultSystem(REAL, fail_at=0, errno=errno.ENOSPC, mode="forever")
+    system = FaultSystem(fail_at=0, errno=errno.ENOSPC, mode="forever")
     f = first(path, system=system)
     more(f)
     system.fail_at = system.count + 1
@@ -115,11 +114,10 @@ import errno, sys
 from mpi4py import MPI
 import numpy as np
 import pnc_vol
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem
 
 comm = MPI.COMM_WORLD
-system = FaultSystem(REAL, fail_at=0, errno=errno.ENOSPC, mode="forever")
+system = FaultSystem(fail_at=0, errno=errno.ENOSPC, mode="forever")
 f = pnc_vol.File(sys.argv[1], "w", comm=comm, system=system)
 a = f.create_dataset("a", (4,), "i4")
 if comm.rank == 0:

@@ -35,7 +35,7 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 def torn(path: pathlib.Path, stop_at: int, cut: int | None = None, new: bytes = NEW) -> pathlib.Path:
     """A file of OLD and TAIL whose header's replacement was stopped; its journal's path."""
     path.write_bytes(OLD.ljust(2000, b"\0") + TAIL)
-    system = StopSystem(REAL, stop_at=stop_at, torn=cut, calls=CHANGING - {"open"})
+    system = StopSystem(stop_at=stop_at, torn=cut, calls=CHANGING - {"open"})
     driver = PosixDriver.open(str(path), OpenContext(system=system))
     with pytest.raises(Stopped):
         Location(system, str(path), str(path)).replace_header(driver, OLD, new, changed_parts(OLD, new))
@@ -141,7 +141,7 @@ def test_recovery_may_be_cut_short_itself(path: pathlib.Path) -> None:
     for stop_at in range(1, 10):
         for cut in (None, 7, 600):
             torn(path, HEADER, 300)
-            system = StopSystem(REAL, stop_at=stop_at, torn=cut)
+            system = StopSystem(stop_at=stop_at, torn=cut)
             try:
                 recover(system, str(path), writable=True)
             except Stopped:
@@ -157,7 +157,7 @@ def test_recovery_may_be_cut_short_itself(path: pathlib.Path) -> None:
 def test_recovery_may_fail_and_be_repeated(path: pathlib.Path) -> None:
     for fail_at in range(1, 20):
         torn(path, HEADER, 300)
-        system = FaultSystem(REAL, fail_at=fail_at, errno=errno.EIO, calls=CHANGING | {"pread_into", "fstat"})
+        system = FaultSystem(fail_at=fail_at, errno=errno.EIO, calls=CHANGING | {"pread_into", "fstat"})
         try:
             recover(system, str(path), writable=True)
         except OSError:
@@ -198,7 +198,7 @@ def kill_in_header(path: pathlib.Path, cut: int) -> None:
         f["x"] = np.arange(5)
         f.flush()
     for stop_at in range(1, 50):
-        system = StopSystem(REAL, stop_at=stop_at, torn=cut)
+        system = StopSystem(stop_at=stop_at, torn=cut)
         try:
             f = pnc_vol.File(path, "r+", system=system)
             f.attrs["note"] = "a header of another length"
@@ -319,14 +319,14 @@ def test_where_there_are_no_hard_links(path: pathlib.Path, fails: bool) -> None:
 
     if fails:
         with pytest.raises(OSError, match="Input/output error"):
-            pnc_vol.File(path, "x", system=NoLinks(REAL))
+            pnc_vol.File(path, "x", system=NoLinks())
         assert os.listdir(path.parent) == []
         return
-    with pnc_vol.File(path, "x", system=NoLinks(REAL)) as f:
+    with pnc_vol.File(path, "x", system=NoLinks()) as f:
         f["a"] = [1]
     assert os.listdir(path.parent) == ["x.nc"]
     with pytest.raises(FileExistsError):
-        pnc_vol.File(path, "x", system=NoLinks(REAL))
+        pnc_vol.File(path, "x", system=NoLinks())
 
 
 def test_errors_name_the_file_that_was_asked_for(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -337,7 +337,7 @@ def test_errors_name_the_file_that_was_asked_for(path: pathlib.Path, tmp_path: p
         pnc_vol.File(tmp_path, "w")
     with pytest.raises(IsADirectoryError):
         pnc_vol.File(tmp_path)
-    system = FaultSystem(REAL, fail_at=1, errno=errno.ENOSPC)
+    system = FaultSystem(fail_at=1, errno=errno.ENOSPC)
     with pytest.raises(OSError, match="No space left"):
         pnc_vol.File(path, "w", system=system)
     assert os.listdir(tmp_path) == []

@@ -12,7 +12,6 @@ import pytest
 
 import pnc_vol
 from pnc_vol.errors import FlushError
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 
 
@@ -20,7 +19,7 @@ class FullDisk(HookedSystem):
     """Writes that reach beyond an offset fail while there is one."""
 
     def __init__(self) -> None:
-        super().__init__(REAL)
+        super().__init__()
         self.behind: int | None = None
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

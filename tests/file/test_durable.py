@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem, TraceSystem
 
 SYNCS = {"fsync", "fdatasync", "fsync_dir"}
@@ -149,7 +148,7 @@ def test_a_file_over_another_one_is_synced_before_the_rename(path: pathlib.Path,
 
 @pytest.mark.parametrize("which", [1, 2, 3, 4])
 def test_after_a_failed_fsync_of_the_file_nothing_is_durable_any_more(path: pathlib.Path, which: int) -> None:
-    system = FaultSystem(REAL, fail_at=which, errno=errno.EIO, calls={"fdatasync"})
+    system = FaultSystem(fail_at=which, errno=errno.EIO, calls={"fdatasync"})
     f = pnc_vol.File(path, "w", system=system)
     f["x"] = np.arange(1000.0)
     with pytest.raises(OSError) as caught:
@@ -170,7 +169,7 @@ def test_after_a_failed_fsync_of_the_file_nothing_is_durable_any_more(path: path
 
 
 def test_a_failed_fsync_of_the_data_is_remembered(path: pathlib.Path) -> None:
-    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"fdatasync"})
+    system = FaultSystem(fail_at=1, errno=errno.EIO, calls={"fdatasync"})
     with pnc_vol.File(path, "w", system=system) as f:
         f["x"] = [1]
         with pytest.raises(OSError):
@@ -183,7 +182,7 @@ def test_a_failed_fsync_of_the_data_is_remembered(path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("log", [False, True])
 def test_a_close_after_a_failed_fsync_writes_all_the_same(path: pathlib.Path, log: bool) -> None:
-    system = FaultSystem(REAL, fail_at=0, errno=errno.EIO, calls={"fdatasync"})
+    system = FaultSystem(fail_at=0, errno=errno.EIO, calls={"fdatasync"})
     options = {"burst_buf": True, "burst_buf_sync": "flush"} if log else {"durable": True}
     f = pnc_vol.File(path, "w", system=system, **options)
     f["x"] = [1]
@@ -208,7 +207,7 @@ def test_a_close_after_a_failed_fsync_writes_all_the_same(path: pathlib.Path, lo
 def test_a_failed_fsync_is_told_as_one_though_all_that_follows_fails(tmp_path: pathlib.Path) -> None:
     told = 0
     for fail_at in range(1, 20):
-        system = FaultSystem(REAL, fail_at=0, errno=errno.EIO, calls={"fsync", "fdatasync", "pwrite", "pwritev"})
+        system = FaultSystem(fail_at=0, errno=errno.EIO, calls={"fsync", "fdatasync", "pwrite", "pwritev"})
         f = pnc_vol.File(tmp_path / f"{fail_at}.nc", "w", system=system, durable=True)
         f.flush()
         f.attrs["a"] = 1
@@ -258,7 +257,7 @@ def test_a_log_that_cannot_be_begun_leaves_the_old_file(path: pathlib.Path, tmp_
         with pnc_vol.File(path, "w") as f:
             f["x"] = [1, 2, 3]
         calls = {"pwrite", "pwritev", "fallocate", "ftruncate", "mkdir", "rename"}
-        system = FaultSystem(REAL, fail_at=fail_at, errno=errno.ENOSPC, mode="forever", calls=calls)
+        system = FaultSystem(fail_at=fail_at, errno=errno.ENOSPC, mode="forever", calls=calls)
         try:
             f = pnc_vol.File(path, "w", system=system, burst_buf=True, burst_buf_dirname=str(logs))
         except OSError as error:

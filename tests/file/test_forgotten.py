@@ -22,7 +22,7 @@ class Counted(HookedSystem):
     """How many calls were made, and when it is full."""
 
     def __init__(self) -> None:
-        super().__init__(REAL)
+        super().__init__()
         self.calls = 0
         self.full = False
 
@@ -123,7 +123,7 @@ def test_a_collection_in_the_middle_of_a_parse_leaves_the_parser_alone(tmp_path:
         from pnc_vol.testing.faults import FaultSystem
         from pnc_vol.system import REAL
         def lose(i):
-            system = FaultSystem(REAL, fail_at=0, mode="forever")
+            system = FaultSystem(fail_at=0, mode="forever")
             f = pnc_vol.File(f"{tmp_path}/{{i}}.nc", "w", system=system)
             f["x"] = 1
             ring = [f]

@@ -15,7 +15,6 @@ import pytest
 from interrupts import Interrupts
 
 import pnc_vol
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem, TraceSystem
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -99,7 +98,7 @@ def test_logs_that_cannot_be_written_leave_no_descriptors(tmp_path: Path) -> Non
         folder = tmp_path / str(number)
         folder.mkdir()
         system = FaultSystem(
-            TraceSystem(REAL), fail_at=3 + number % 10, errno=errno.ENOSPC, calls={"pwrite", "pwritev"}
+            TraceSystem(), fail_at=3 + number % 10, errno=errno.ENOSPC, calls={"pwrite", "pwritev"}
         )
         f = None
         try:
@@ -125,7 +124,7 @@ def test_logs_that_cannot_be_written_leave_no_descriptors(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("fails", range(1, 8))
 def test_a_log_of_which_a_file_cannot_be_removed_does_no_harm(tmp_path: Path, fails: int) -> None:
-    system = FaultSystem(REAL, fail_at=fails, errno=errno.EIO, mode="once", calls={"unlink", "rmdir"})
+    system = FaultSystem(fail_at=fails, errno=errno.EIO, mode="once", calls={"unlink", "rmdir"})
     path = tmp_path / "x.nc"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pnc_vol.PncVolWarning)

@@ -182,7 +182,7 @@ def test_a_kill_leaves_the_old_content_or_the_new_one(path: pathlib.Path, case: 
     assert before != after
     seen = []
     for stop_at in range(1, 100):
-        system = StopSystem(REAL, stop_at=0, calls=CHANGING - {"open"})
+        system = StopSystem(stop_at=0, calls=CHANGING - {"open"})
         f = begin(path, *case, system=system)
         system.stop_at = system.count + stop_at
         try:
@@ -209,7 +209,7 @@ def test_a_kill_leaves_the_old_content_or_the_new_one(path: pathlib.Path, case: 
 def test_a_failure_leaves_the_old_content_or_the_new_one(path: pathlib.Path, case: tuple[Change, list[Change]]) -> None:
     before, after = both(path, *case)
     for fail_at in range(1, 100):
-        system = FaultSystem(REAL, fail_at=0, errno=errno.EIO, mode="forever")
+        system = FaultSystem(fail_at=0, errno=errno.EIO, mode="forever")
         f = begin(path, *case, system=system)
         system.fail_at = system.count + fail_at
         failed = False
@@ -233,7 +233,7 @@ def test_a_close_that_fails_leaves_the_old_content_or_the_new_one(
 ) -> None:
     before, after = both(path, *case)
     for fail_at in range(1, 100):
-        system = FaultSystem(REAL, fail_at=0, errno=errno.ENOSPC, mode="forever")
+        system = FaultSystem(fail_at=0, errno=errno.ENOSPC, mode="forever")
         f = begin(path, *case, system=system)
         system.fail_at = system.count + fail_at
         case[1][-1](f)
@@ -277,7 +277,7 @@ def test_records_that_a_killed_shrink_left_do_not_come_back(path: pathlib.Path) 
         with pnc_vol.File(path, "w", header_reserve=4096) as f:
             f.create_dataset("x", data=[1, 2, 3, 4], maxshape=(None,))
             f.create_dataset("y", data=[1, 2, 3, 4], maxshape=(None,))
-        system = StopSystem(REAL, stop_at=0)
+        system = StopSystem(stop_at=0)
         f = pnc_vol.File(path, "r+", system=system)
         f["x"].resize(1, axis=0)
         system.stop_at = system.count + stop_at

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem
 
 STORES: dict[str, dict[str, Any]] = {
@@ -125,7 +124,7 @@ def test_no_room_for_the_copy_leaves_the_old_shape(tmp_path: Path) -> None:
     model["a"], model["b"] = 5, np.arange(300)
     failed = 0
     for at in range(1, 40):
-        system = FaultSystem(REAL, fail_at=10**9, errno=errno.ENOSPC, calls={"pwrite", "pwritev"})
+        system = FaultSystem(fail_at=10**9, errno=errno.ENOSPC, calls={"pwrite", "pwritev"})
         with pnc_vol.File(path, "w", buffer_size=65536, burst_buf=True, system=system) as f:
             d = f.create_dataset("d", model.shape, PAIR, maxshape=(80, 400))
             d[...] = model

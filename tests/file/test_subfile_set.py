@@ -14,7 +14,7 @@ import virtual_ranks
 
 import pnc_vol
 from pnc_vol.errors import FormatError, ShortFileWarning
-from pnc_vol.system import REAL
+from pnc_vol.testing import virtual_ranks
 from pnc_vol.testing.faults import CHANGING, FaultSystem
 
 HALF = pnc_vol.Decomposition.from_runs([0], [4], (8,))
@@ -105,7 +105,7 @@ def test_what_it_cannot_replace_stays(path: Path) -> None:
     with pnc_vol.File(path, "w") as f:
         f["old"] = 1
     for at in range(1, 50):
-        system = FaultSystem(REAL, fail_at=at, calls=CHANGING)
+        system = FaultSystem(fail_at=at, calls=CHANGING)
         try:
             pnc_vol.File(path, "w", layout="blob", system=system).close()
         except OSError:

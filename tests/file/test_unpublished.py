@@ -13,7 +13,6 @@ import pytest
 
 import pnc_vol
 from pnc_vol.errors import FlushError, SyncError
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, TraceSystem
 
 
@@ -30,7 +29,7 @@ class Killed(HookedSystem):
     """The process ends at a call that changes something."""
 
     def __init__(self, at: int) -> None:
-        super().__init__(REAL)
+        super().__init__()
         self.at = at
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -149,7 +148,7 @@ def test_a_durable_flush_brings_the_temporary_name_to_stable_storage(path: pathl
 
 
 def test_a_close_that_could_not_rename_is_tried_again(path: pathlib.Path) -> None:
-    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"rename"})
+    system = FaultSystem(fail_at=1, errno=errno.EIO, calls={"rename"})
     f = pnc_vol.File(path, "w", publish="close", system=system)
     f["x"] = [1, 2]
     f.flush(durable=True)
@@ -171,7 +170,7 @@ def test_a_close_that_could_not_rename_is_tried_again(path: pathlib.Path) -> Non
 
 
 def test_after_the_second_attempt_the_file_is_closed_and_kept(path: pathlib.Path) -> None:
-    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"rename"}, mode="forever")
+    system = FaultSystem(fail_at=1, errno=errno.EIO, calls={"rename"}, mode="forever")
     f = pnc_vol.File(path, "w", publish="close", system=system)
     f["x"] = [1, 2]
     f.flush()
@@ -188,7 +187,7 @@ def test_after_the_second_attempt_the_file_is_closed_and_kept(path: pathlib.Path
 
 
 def test_a_with_block_that_cannot_rename_keeps_the_file(path: pathlib.Path) -> None:
-    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"rename"}, mode="forever")
+    system = FaultSystem(fail_at=1, errno=errno.EIO, calls={"rename"}, mode="forever")
     with pytest.raises(OSError, match="kept in"), pnc_vol.File(path, "w", publish="close", system=system) as f:
         f["x"] = [1, 2]
         f.flush()
@@ -201,7 +200,7 @@ def test_a_with_block_that_cannot_rename_keeps_the_file(path: pathlib.Path) -> N
 
 @pytest.mark.parametrize("calls", ["pwrite", "fdatasync"])
 def test_a_close_that_cannot_write_keeps_what_was_flushed(path: pathlib.Path, calls: str) -> None:
-    system = FaultSystem(REAL, fail_at=1, errno=errno.ENOSPC, calls={calls}, mode="forever")
+    system = FaultSystem(fail_at=1, errno=errno.ENOSPC, calls={calls}, mode="forever")
     system.fail_at = 0
     f = pnc_vol.File(path, "w", publish="close", system=system)
     f["x"] = [1, 2]
@@ -248,7 +247,7 @@ def test_what_has_taken_the_name_is_said(path: pathlib.Path) -> None:
 
 
 def test_a_file_without_a_flush_leaves_nothing(path: pathlib.Path) -> None:
-    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"rename"})
+    system = FaultSystem(fail_at=1, errno=errno.EIO, calls={"rename"})
     f = pnc_vol.File(path, "w", publish="close", system=system)
     f["x"] = [1, 2]
     with pytest.raises(OSError, match="Input/output"):
@@ -258,7 +257,7 @@ def test_a_file_without_a_flush_leaves_nothing(path: pathlib.Path) -> None:
 
 
 def test_a_set_is_closed_again(path: pathlib.Path) -> None:
-    system = FaultSystem(REAL, fail_at=1, errno=errno.EIO, calls={"rename"})
+    system = FaultSystem(fail_at=1, errno=errno.EIO, calls={"rename"})
     f = pnc_vol.File(path, "w", publish="close", layout="blob", system=system)
     f["x"] = [1, 2]
     f.flush(durable=True)

@@ -2,146 +2,151 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from pnc_vol.comm import Comm
-from pnc_vol.flush.aggregators import Wanted, aggregators
-from pnc_vol.flush.agree import Agreement
-from pnc_vol.flush.choice import Weight, transport_code
-from pnc_vol.flush.transport import Transport
-from pnc_vol.options import resolve
-from pnc_vol.rank_places import Nodes
-
-NOTHING = Agreement(
-    drained=False, widened=False, changed=False, unknown_bytes=False, lost=False,
-    records=0, runs=0, nbytes=0, batches=1, rounds=1, transport=0, aggregators=0,
-)  # fmt: skip
+import pnc_vol
+from pnc_vol.testing.virtual_ranks import run
 
 
-class Four(Comm):
-    """Four ranks, as far as a choice looks at them."""
+class Told(NamedTuple):
+    """What a rank says of a flush: its plan, which way it went, and the bytes that the rank wrote itself."""
 
-    size = 4
-
-
-def places(lowest: list[int]) -> Nodes:
-    """Ranks by the lowest rank of the node of each; nodes have two cores."""
-    order = sorted(set(lowest))
-    starts = [rank for rank, one in enumerate(lowest) if rank == 0 or lowest[rank - 1] != one]
-    return Nodes(
-        tuple(order), (2,) * len(order), tuple(starts), tuple(order.index(lowest[s]) for s in starts), len(lowest)
-    )
+    plan: str
+    choice: dict[str, Any]
+    written: int
 
 
-def transport(*, nodes: list[int], collective: bool = True, **options: Any) -> Transport:
-    made = Transport(Four(), resolve(options, environ={}), collective=collective)
-    made._nodes = places(nodes)
-    return made
+def flushed(path: Path, ranks: int, nodes: int, runs: int, each: int, **options: Any) -> list[Told]:
+    """Let each rank post as many runs of `each` bytes, of which none touches another one."""
 
+    def job(comm: Any) -> Told:
+        with pnc_vol.File(path, "w", driver="posix", comm=comm, **options) as f:
+            x = f.create_dataset("x", (ranks, runs, 2 * each), "u1")
+            f.flush()
+            x[comm.rank, :, :each] = comm.rank
+            plan, before = str(f.plan()), f.statistics()["driver"]["posix.write_bytes"]
+            f.flush()
+            told = f.statistics()
+            assert told["transport"] == told["write_choice"]["transport"] == told["last_flush"]["transport"]
+            return Told(plan, told["write_choice"], told["driver"]["posix.write_bytes"] - before)
 
-ONE_NODE, TWO_NODES = [0, 0, 0, 0], [0, 0, 2, 2]
+    told = run(ranks, job, nodes=nodes)
+    with pnc_vol.File(path) as f:
+        assert (f["x"][:, :, :each] == [[[rank]] for rank in range(ranks)]).all()
+        assert not f["x"][:, :, each:].any()
+    return told
 
 
 @pytest.mark.parametrize(
-    ("nodes", "runs", "nbytes", "way"),
+    ("nodes", "runs", "each", "way"),
     [
-        (ONE_NODE, 0, 0, "independent"),
-        (ONE_NODE, 1, 1 << 30, "independent"),
-        (ONE_NODE, 256, 256 << 20, "independent"),
-        (ONE_NODE, 100, 800, "independent"),
-        (ONE_NODE, 100_000, 800_000, "aggregate"),
-        (ONE_NODE, 100_000, 100_000 << 20, "independent"),
-        (TWO_NODES, 1, 10, "independent"),
-        (TWO_NODES, 100, 800, "aggregate"),
-        (TWO_NODES, 100, 100 << 20, "independent"),
+        (1, 1, 10, "independent"),
+        (1, 100, 8, "independent"),
+        (1, 600, 8, "aggregate"),
+        (1, 520, 16384, "independent"),
+        (2, 1, 10, "independent"),
+        (2, 100, 8, "aggregate"),
+        (2, 20, 65536, "independent"),
     ],
 )
-def test_small_and_many_goes_together(nodes: list[int], runs: int, nbytes: int, way: str) -> None:
-    made = transport(nodes=nodes)
-    assert made.choose(NOTHING._replace(runs=runs, nbytes=nbytes)) == way
-    assert made.statistics()["transport"] == way
+def test_small_and_many_goes_together(tmp_path: Path, nodes: int, runs: int, each: int, way: str) -> None:
+    told = flushed(tmp_path / "x.nc", 4, nodes, runs, each)
+    assert {one.choice["transport"] for one in told} == {way}
+    assert way == "aggregate" or all(one.written == runs * each for one in told)
 
 
 @pytest.mark.parametrize(
-    ("options", "way"),
+    ("options", "way", "why"),
     [
-        ({"transport": "aggregate"}, "aggregate"),
-        ({"transport": "collective"}, "collective"),
-        ({"transport": "independent"}, "independent"),
-        ({"hints": {"pnc_transport": "aggregate"}}, "aggregate"),
-        ({"hints": {"romio_cb_write": "enable"}}, "collective"),
-        ({"hints": {"romio_cb_write": "disable"}}, "independent"),
-        ({"hints": {"romio_cb_write": "automatic"}}, "independent"),
-        ({"hints": {"nc_num_aggrs_per_node": "2"}}, "aggregate"),
-        ({"transport": "independent", "hints": {"romio_cb_write": "enable"}}, "independent"),
-        ({"hints": {"romio_cb_write": "enable", "nc_num_aggrs_per_node": "2"}}, "collective"),
+        ({"transport": "aggregate"}, "aggregate", "asked for"),
+        ({"transport": "collective"}, "independent", "no collective calls"),
+        ({"transport": "independent"}, "independent", "asked for"),
+        ({"hints": {"pnc_transport": "aggregate"}}, "aggregate", "asked for"),
+        ({"hints": {"romio_cb_write": "enable"}}, "independent", "no collective calls"),
+        ({"hints": {"romio_cb_write": "disable"}}, "independent", "asked for"),
+        ({"hints": {"romio_cb_write": "automatic"}}, "independent", "up to 3 runs"),
+        ({"hints": {"nc_num_aggrs_per_node": "2"}}, "aggregate", "asked for"),
+        ({"transport": "independent", "hints": {"nc_num_aggrs_per_node": "2"}}, "independent", "asked for"),
+        ({"transport": "aggregate", "ordered": True}, "independent", "ordered"),
     ],
 )
-def test_a_way_that_is_asked_for_is_taken(options: dict[str, Any], way: str) -> None:
-    made = transport(nodes=ONE_NODE, **options)
-    agreed = NOTHING._replace(runs=3, nbytes=24, transport=transport_code(made.options))
-    assert made.choose(agreed) == way
-
-
-def test_a_driver_without_collective_calls_is_not_asked_for_them() -> None:
-    made = transport(nodes=ONE_NODE, collective=False, transport="collective")
-    assert made.choose(NOTHING._replace(runs=3, transport=transport_code(made.options))) == "independent"
-
-
-def test_ordered_writes_are_each_rank_s_own() -> None:
-    made = transport(nodes=ONE_NODE, ordered=True, transport="aggregate")
-    assert made.choose(NOTHING._replace(runs=1 << 20, transport=transport_code(made.options))) == "independent"
+def test_a_way_that_is_asked_for_is_taken_and_the_plan_says_why(
+    tmp_path: Path, options: dict[str, Any], way: str, why: str
+) -> None:
+    """Collective calls are those of MPI-IO, which this driver has not; `tests/mpi` has them."""
+    told = flushed(tmp_path / "x.nc", 2, 1, 3, 8, **options)[0]
+    assert told.choice["transport"] == way
+    assert why in told.choice["why"]
+    (line,) = (line for line in told.plan.splitlines() if line.startswith(("transport: ", "transport on one node: ")))
+    assert f" {way}: " in line
+    assert why in line
 
 
 @pytest.mark.parametrize(
-    ("node", "wanted", "expected"),
+    ("ranks", "nodes", "hints", "writing"),
     [
-        ([0] * 4, {}, [0, 2]),
-        ([0] * 4, {"per_node": 1}, [0]),
-        ([0] * 4, {"per_node": 9}, [0, 1, 2, 3]),
-        ([0, 0, 2, 2], {}, [0, 1, 2, 3]),
-        ([0, 1, 0, 1], {"per_node": 1}, [0, 1]),
-        ([0], {}, [0]),
-        ([0] * 4 + [4] * 4, {}, [0, 2, 4, 6]),
-        ([0] * 4 + [4] * 4, {"stripes": 6}, [0, 1, 2, 4, 5, 6]),
-        ([0] * 4 + [4] * 4, {"in_all": 3}, [0, 2, 4]),
-        ([0, 0, 2, 2, 4, 4], {"in_all": 2}, [0, 2]),
-        ([0] * 4 + [4] * 4, {"in_all": 3, "per_node": 2}, [0, 2, 4]),
+        (4, 1, {}, [0, 2]),
+        (4, 1, {"nc_num_aggrs_per_node": "1"}, [0]),
+        (4, 1, {"nc_num_aggrs_per_node": "9"}, [0, 1, 2, 3]),
+        (4, 2, {}, [0, 1, 2, 3]),
+        (4, 2, {"nc_num_aggrs_per_node": "1"}, [0, 2]),
+        (8, 2, {}, [0, 2, 4, 6]),
+        (8, 2, {"cb_nodes": "3"}, [0, 2, 4]),
+        (6, 3, {"cb_nodes": "2"}, [0, 2]),
+        (8, 2, {"cb_nodes": "3", "nc_num_aggrs_per_node": "2"}, [0, 2, 4]),
     ],
 )
-def test_ranks_that_write_for_others(node: list[int], wanted: dict[str, int], expected: list[int]) -> None:
-    nodes = places(node)
-    assert aggregators(nodes, Wanted(**wanted)) == expected
-    assert nodes.single == (len(set(node)) == 1)
+def test_ranks_that_write_for_others(
+    tmp_path: Path, ranks: int, nodes: int, hints: dict[str, str], writing: list[int]
+) -> None:
+    hints = {"striping_unit": "4096", **hints}
+    told = flushed(tmp_path / "x.nc", ranks, nodes, 1000, 100, hints=hints, transport="aggregate")
+    assert [rank for rank, one in enumerate(told) if one.written] == writing
+    assert told[0].choice["aggregators"] == len(writing)
 
 
-def test_a_plan_says_which_way_and_why() -> None:
-    made = transport(nodes=ONE_NODE)
-    told = made.foreseen(600, 4800)
-    assert told[0].startswith("transport: aggregate: a rank has up to 600 runs, 8 bytes on average; ")
-    assert told[0].endswith("more than 512 runs of less than 16384 bytes")
-    assert told[1:] == ["aggregators: 2 of 4 ranks, on 1 node"]
-    assert transport(nodes=TWO_NODES).foreseen(2, 16)[1] == "aggregators: 4 of 4 ranks, on 2 nodes"
-    # Where the ranks are was not asked yet, and a plan waits for nobody.
-    made._nodes = None
-    one, several = made.foreseen(100, 800)
-    assert one.startswith("transport on one node: independent: ")
-    assert several.startswith("transport on several nodes: aggregate: ")
-    assert "asked for" in transport(nodes=ONE_NODE, transport="collective").foreseen(1, 8)[0]
-    assert "ordered" in transport(nodes=ONE_NODE, ordered=True, transport="aggregate").foreseen(1, 8)[0]
-    assert (
-        "no collective calls" in transport(nodes=ONE_NODE, collective=False, transport="collective").foreseen(1, 8)[0]
-    )
+def test_a_plan_waits_for_nobody(tmp_path: Path) -> None:
+    """Where the ranks are is not asked before the flush; the next plan knows it."""
+
+    def job(comm: Any) -> list[list[str]]:
+        with pnc_vol.File(tmp_path / "x.nc", "w", driver="posix", comm=comm) as f:
+            x = f.create_dataset("x", (4, 600, 16), "u1")
+            f.flush()
+            told = []
+            for _ in range(2):
+                x[comm.rank, :, :8] = 1
+                told.append([line for line in str(f.plan()).splitlines() if line.startswith(("transport", "aggreg"))])
+                f.flush()
+            return told
+
+    before, after = run(4, job, nodes=2)[0]
+    assert [line[: line.index(":")] for line in before] == ["transport on one node", "transport on several nodes"]
+    many = "ranks work together if there are more than 512 runs of less than 16384 bytes"
+    assert before[0].endswith(f": aggregate: a rank has up to 600 runs, 8 bytes on average; {many}")
+    assert after[0].startswith("transport: aggregate: ")
+    assert after[1:] == ["aggregators: 4 of 4 ranks, on 2 nodes"]
 
 
-def test_reads_are_chosen_as_writes_but_by_their_own_hint() -> None:
-    made = transport(nodes=ONE_NODE, hints={"romio_cb_read": "enable"})
-    codes = [transport_code(made.options, reads=reads) for reads in (True, False)]
-    assert [made.choose_read(Weight(1, 600, 4800, code)) for code in codes] == ["collective", "aggregate"]
-    assert made.choose_read(Weight(1, 600, 600 << 20, 0)) == "independent"
-    told = made.statistics()["read_choice"]
-    assert told["transport"] == "independent"
-    assert "600 runs, 1048576 bytes" in told["why"]
-    assert made.statistics()["write_choice"] is None
+def test_reads_are_chosen_as_writes_but_by_their_own_hint(tmp_path: Path) -> None:
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("x", (4, 600, 16), "u1")
+
+    def job(comm: Any, **options: Any) -> tuple[Any, Any]:
+        with pnc_vol.File(path, driver="posix", comm=comm, **options) as f:
+            with f["x"].collective:
+                f["x"][comm.rank, :, :8]
+            return f.statistics()["read_choice"], f.statistics()["write_choice"]
+
+    for hints, way, why in (
+        ({}, "aggregate", "600 runs, 8 bytes"),
+        ({"romio_cb_read": "disable"}, "independent", "asked for"),
+        ({"romio_cb_write": "disable"}, "aggregate", "600 runs"),
+    ):
+        read, written = run(4, lambda comm, hints=hints: job(comm, hints=hints))[0]
+        assert read["transport"] == way
+        assert why in read["why"]
+        assert written is None

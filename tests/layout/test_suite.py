@@ -17,7 +17,6 @@ import pnc_vol
 from pnc_vol.cli.classic_file import StoredFile
 from pnc_vol.layout import registry
 from pnc_vol.layout.canonical import CanonicalLayout
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem
 from pnc_vol.testing.layout_suite import LayoutSuite
 
@@ -92,7 +91,7 @@ class TestRawFiles(LayoutSuite):
     def test_an_error_leaves_nothing_open(self) -> None:
         def failing(fail_at: int) -> int:
             calls = ("open", "mkdir", "listdir", "pwrite", "pwritev", "unlink")
-            system = FaultSystem(REAL, fail_at=fail_at, calls=calls)
+            system = FaultSystem(fail_at=fail_at, calls=calls)
             with suppress(OSError):
                 f = self.open("w", system=system)
                 try:
