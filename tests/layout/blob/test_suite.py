@@ -1,16 +1,16 @@
-"""The blob layout by the public suite of layouts: with maps from what is posted, and with maps that leave out most."""
+"""The blob layout by the public suite of layouts, with maps from what is posted and maps that leave out most; a cut."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.layout.base import Layout
 from pnc_vol.layout.blob.layout import BlobLayout
-from pnc_vol.mapping.tree import Tree
 from pnc_vol.testing import layout_suite
 from pnc_vol.testing.layout_suite import LayoutSuite
 
@@ -49,10 +49,31 @@ class TestGivenMaps(TestDerivedMaps):
             file.create_dataset(name, shape, dtype, maxshape=maxshape, decomposition=mine)
 
     @pytest.fixture
-    def defined(self, _known: None) -> Iterator[tuple[Layout, Tree]]:
+    def defined(self, _known: None) -> Iterator[tuple[Any, Any]]:
         with self.open("w") as f:
             self.define(f)
             for ds in f.values():
                 ds[...] = np.ones(ds.shape, ds.dtype)
             f.flush()
             yield layout_suite._layout_of(f)
+
+
+@pytest.mark.parametrize("between", ["nothing", "grown", "defined"])
+def test_records_that_were_cut_off_do_not_come_back(tmp_path: Path, between: str) -> None:
+    half = pnc_vol.Decomposition.from_runs([0], [4], (8,))
+    with pnc_vol.File(tmp_path / "x.nc", "w", layout="blob") as f:
+        ds = f.create_dataset("v", (2, 8), "i4", maxshape=(None, 8), decomposition=half)
+        ds[...] = 5
+        f.flush()
+        if between == "grown":
+            ds.resize(4, axis=0)
+        ds.resize(0, axis=0)
+        if between == "defined":
+            f.create_dataset("w", (3,), "i4")
+        f.flush()
+        ds.resize(2, axis=0)
+        ds[:, 0] = 7
+        f.flush()
+        np.testing.assert_array_equal(ds[...], [[7, 0, 0, 0, 0, 0, 0, 0]] * 2)
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        np.testing.assert_array_equal(f["v"][...], [[7, 0, 0, 0, 0, 0, 0, 0]] * 2)
