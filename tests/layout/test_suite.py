@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.cli.classic_file import StoredFile
 from pnc_vol.layout import registry
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.testing.faults import FaultSystem
@@ -198,8 +197,6 @@ class TestWhatAFileSays:
                 reader["x"].refresh()
 
     def test_tools_that_read_the_file_alone_refuse_it(self, path: pathlib.Path) -> None:
-        with pytest.raises(pnc_vol.NotYetError, match="rawfiles"):
-            StoredFile(path)
         with pytest.raises(pnc_vol.NotYetError, match="rawfiles"):
             pnc_vol.repack(path, path.parent / "whole.nc")
         with pnc_vol.File(path) as source, pnc_vol.File(path.parent / "whole.nc", "w") as f:
