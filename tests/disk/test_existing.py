@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
-import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from kills import forked, kill_after
+from torn_headers import torn
 
 import pnc_vol
-from pnc_vol.disk.journal import journal_path
-from pnc_vol.format.edits import changed_parts
-from pnc_vol.system import REAL
-from pnc_vol.testing.faults import HookedSystem
+from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.drivers.stack import register
+from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 
 def written(path: pathlib.Path, version: int) -> pathlib.Path:
     """A file in which everything says which version it is, and that has another layout in each."""
     with pnc_vol.File(path, "w") as f:
-        for i in range(version % 5):
-            f[f"a{i}"] = np.full(50, float(version))
-        f["t"] = np.full(100, float(version))
-        f["u"] = np.full(100, -float(version))
-        f.attrs["version"] = version
+        fill(f, version)
     return path
+
+
+def fill(f: Any, version: int) -> None:
+    for i in range(version % 5):
+        f[f"a{i}"] = np.full(50, float(version))
+    f["t"] = np.full(100, float(version))
+    f["u"] = np.full(100, -float(version))
+    f.attrs["version"] = version
 
 
 def version_of(f: Any) -> int:
@@ -79,8 +83,6 @@ def test_a_file_replaced_between_any_two_calls(tmp_path: pathlib.Path, mode: str
 
 def register_by_name() -> None:
     """A root that knows nothing of descriptors, as other packages may have."""
-    from pnc_vol.drivers.posix import PosixDriver
-    from pnc_vol.drivers.stack import register
 
     class ByName(PosixDriver):
         name = "test_by_name"
@@ -116,21 +118,16 @@ def test_a_header_half_overwritten_while_it_is_read(tmp_path: pathlib.Path) -> N
     """The journal comes after the reader looked for one, or goes before it does: it sees the old or the new header."""
     path = written(tmp_path / "x.nc", 2)
     with pnc_vol.File(path, "r+") as f:
-        f.flush()
-        old = path.read_bytes()
         f.attrs["more"] = np.arange(400)
-        f.flush()
-        f.attrs["more"] = np.arange(400)[::-1]
-        f.flush()
-        new = path.read_bytes()
-        f.attrs["more"] = np.arange(400)
-    old = path.read_bytes()
+    cut, old, new = torn(path, "header", None, turn)
+    journal_bytes = cut.read_bytes()
+    cut.unlink()
+    assert path.read_bytes() == old
     assert len(old) == len(new)
     changed = [i for i in range(len(old)) if old[i] != new[i]]
     middle = changed[len(changed) // 2]
     size = changed[-1] + 1
-    journal = pathlib.Path(journal_path(str(path)))
-    journal_bytes = journal_of(path, old[:size], new[:size])
+    journal = cut
     steps = [
         lambda: journal.write_bytes(journal_bytes),
         lambda: put(path, new[:middle]),
@@ -163,28 +160,8 @@ def put(path: pathlib.Path, data: bytes) -> None:
         raw.write(data)
 
 
-def journal_of(path: pathlib.Path, old: bytes, new: bytes) -> bytes:
-    """What a writer would leave if it were killed when its journal is whole."""
-    from pnc_vol.disk.publish import Location
-    from pnc_vol.drivers.base import OpenContext
-    from pnc_vol.drivers.posix import PosixDriver
-    from pnc_vol.testing.faults import Stopped, StopSystem
-
-    class BeforeHeader(StopSystem):
-        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if name == "pwrite" and not bytes(args[1]).startswith(b"PNCJ"):
-                self.fired = True
-            return super().call(name, args, kwargs)
-
-    system = BeforeHeader(REAL, stop_at=0)
-    driver = PosixDriver.open(str(path), OpenContext(system=system))
-    with pytest.raises(Stopped):
-        Location(system, str(path), str(path)).replace_header(driver, old, new, changed_parts(old, new))
-    system.bury()
-    journal = pathlib.Path(journal_path(str(path)))
-    content = journal.read_bytes()
-    journal.unlink()
-    return content
+def turn(f: Any) -> None:
+    f.attrs["more"] = np.arange(400)[::-1]
 
 
 def test_a_file_that_never_stands_still_is_an_error(tmp_path: pathlib.Path) -> None:
@@ -207,8 +184,6 @@ def test_a_file_that_never_stands_still_is_an_error(tmp_path: pathlib.Path) -> N
 
 
 def test_opening_for_reading_makes_few_calls(tmp_path: pathlib.Path) -> None:
-    from pnc_vol.testing.faults import TraceSystem
-
     path = written(tmp_path / "x.nc", 1)
     system = TraceSystem()
     with pnc_vol.File(path, system=system):
@@ -218,49 +193,49 @@ def test_opening_for_reading_makes_few_calls(tmp_path: pathlib.Path) -> None:
     assert calls == ["stat", "open", "fstat", "pread_into", "open", "stat", "pread_into", "close"]
 
 
-REPLACES = """
-import itertools, sys, numpy as np, pnc_vol
-for version in itertools.count(1):
-    with pnc_vol.File(sys.argv[1], "w", publish="close") as f:
-        for i in range(version % 5):
-            f[f"a{i}"] = np.full(50, float(version))
-        f["t"] = np.full(100, float(version)); f["u"] = np.full(100, -float(version)); f.attrs["version"] = version
-    if version == 1: print("ready", flush=True)
-"""
-GROWS = """
-import itertools, sys, numpy as np, pnc_vol
-with pnc_vol.File(sys.argv[1], "w", header_reserve=0) as f:
-    f["t"] = np.full(100, 1.0); f["u"] = np.full(100, -1.0); f.attrs["version"] = 1
-    r = f.create_dataset("r", (0, 4), "i8", maxshape=(None, 4)); f.flush(); print("ready", flush=True)
-    for n in itertools.count():
-        r.resize(n + 1, axis=0); r[n] = n; f.attrs[f"a{n % 40}"] = np.arange(n % 90); f.flush()
-"""
+def replaces(path: pathlib.Path, pipe: int) -> None:
+    for version in itertools.count(1):
+        with pnc_vol.File(path, "w", publish="close") as f:
+            fill(f, version)
+        os.write(pipe, b"." if version == 1 else b"")
 
 
-@pytest.mark.parametrize("program", [REPLACES, GROWS], ids=["replaced", "growing"])
+def grows(path: pathlib.Path, pipe: int) -> None:
+    with pnc_vol.File(path, "w", header_reserve=0) as f:
+        fill(f, 1)
+        r = f.create_dataset("r", (0, 4), "i8", maxshape=(None, 4))
+        f.flush()
+        os.write(pipe, b".")
+        for n in itertools.count():
+            r.resize(n + 1, axis=0)
+            r[n] = n
+            f.attrs[f"a{n % 40}"] = np.arange(n % 90)
+            f.flush()
+
+
+@pytest.mark.parametrize("program", [replaces, grows])
 @pytest.mark.parametrize("opens", [300, pytest.param(20000, marks=(pytest.mark.nightly, pytest.mark.timeout(1800)))])
-def test_readers_beside_a_process_that_writes(tmp_path: pathlib.Path, program: str, opens: int) -> None:
+def test_readers_beside_a_process_that_writes(
+    tmp_path: pathlib.Path, program: Callable[[pathlib.Path, int], None], opens: int
+) -> None:
     path = tmp_path / "x.nc"
-    with subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True) as writer:
-        try:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "ready\n"
-            seen: set[int] = set()
-            last, started = pnc_vol.File(path), time.monotonic()
+    child, reading = forked(lambda pipe: program(path, pipe))
+    try:
+        assert os.read(reading, 1) == b"."
+        seen: set[int] = set()
+        with warnings.catch_warnings(), pnc_vol.File(path) as last:
+            warnings.simplefilter("error")
             for i in range(opens):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error")
-                    with pnc_vol.File(path) as f:
-                        seen.add(version_of(f) + f.get("r", np.empty(0)).shape[0])
-                        if "r" in f:
-                            records = f["r"].shape[0]
-                            last_ones = range(max(records - 20, 0), records)
-                            assert (f["r"][-20:] == np.array(last_ones)[:, None]).all()
-                    if i % 10 == 0:
-                        last["t"].refresh()
-                        version_of(last)
-            assert writer.poll() is None
-            assert len(seen) > 3, time.monotonic() - started
-            last.close()
-        finally:
-            writer.kill()
+                with pnc_vol.File(path) as f:
+                    seen.add(version_of(f) + f.get("r", np.empty(0)).shape[0])
+                    if "r" in f:
+                        records = f["r"].shape[0]
+                        last_ones = range(max(records - 20, 0), records)
+                        assert (f["r"][-20:] == np.array(last_ones)[:, None]).all()
+                if i % 10 == 0:
+                    last["t"].refresh()
+                    version_of(last)
+        assert os.waitpid(child, os.WNOHANG) == (0, 0), "it writes on"
+        assert len(seen) > 3
+    finally:
+        kill_after(child, reading, 0, 0)

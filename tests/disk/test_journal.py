@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torn_headers import NEW, begin, journal_of, torn
 
 import pnc_vol
-from pnc_vol.disk.journal import content_of, journal_path, recover
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.format.edits import changed_parts
-from pnc_vol.system import REAL
-from pnc_vol.testing.faults import TraceSystem
+from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
@@ -29,39 +27,19 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "x.nc"
 
 
-def headers(path: pathlib.Path) -> tuple[bytes, bytes, int]:
-    """A file, its header's bytes, those of a change, and the inode."""
-    with pnc_vol.File(path, "w") as f:
-        f["pay"] = [1.0]
-        f.attrs["note"] = "a" * 600
-        f.flush()
-        old = f.id.handle.session.disk.header_bytes
-    return old, old.replace(b"pay", b"bad").replace(b"aaa", b"bbb"), path.stat().st_ino
-
-
-def place_torn(path: pathlib.Path) -> tuple[pathlib.Path, bytes]:
-    """A file with half a header, and its journal."""
-    old, new, inode = headers(path)
-    with path.open("r+b") as file:
-        file.write(new[:400])
-    journal = pathlib.Path(journal_path(str(path)))
-    journal.write_bytes(content_of(inode, old, new, changed_parts(old, new)))
-    return journal, new
-
-
 # ------------------------------------------------------------------------------------------- what comes back
 
 
 def test_a_journal_that_comes_back_changes_nothing(path: pathlib.Path) -> None:
     """Its removal was not on stable storage; the count of now has bytes of both counts that the journal knows."""
     kept: list[bytes] = []
-    journal = pathlib.Path(journal_path(str(path)))
+    journal = journal_of(path)
 
-    class Keeping(type(REAL)):  # type: ignore[misc]
-        def unlink(self, name: Any, **more: Any) -> None:
-            if str(name) == str(journal) and journal.exists():
+    class Keeping(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "unlink" and str(args[0]) == str(journal) and journal.exists():
                 kept.append(journal.read_bytes())
-            super().unlink(name, **more)
+            return super().call(name, args, kwargs)
 
     with pnc_vol.File(path, "w", system=Keeping()) as f:
         x = f.create_dataset("x", (5,), "i1", maxshape=(None,))
@@ -89,23 +67,18 @@ def test_a_journal_that_comes_back_changes_nothing(path: pathlib.Path) -> None:
 @pytest.mark.parametrize("count", [3, 7, 8])
 def test_a_torn_header_is_completed_whatever_count_it_has(path: pathlib.Path, count: int) -> None:
     """A count that was written by itself may or may not be on stable storage when the header is replaced."""
-    journal, new = place_torn(path)
+    made = torn(path, "header", 300)
     with path.open("r+b") as file:
         file.seek(4)
         file.write(struct.pack(">q", count))
-    assert recover(REAL, str(path), writable=True) is None
-    assert path.read_bytes().startswith(new)
-    assert not journal.exists()
-
-
-def test_recovery_syncs_the_header_before_the_journal_goes(path: pathlib.Path) -> None:
-    journal, _ = place_torn(path)
     system = TraceSystem()
-    recover(system, str(path), writable=True)
+    with pnc_vol.File(path, "r+", system=system) as f:
+        assert f.attrs["note"] == NEW
+    assert path.read_bytes() == made.new
     system.assert_order(
         {"name": "pwrite", "path": str(path)},
         {"name": "fsync", "path": str(path)},
-        {"name": "unlink", "path": str(journal)},
+        {"name": "unlink", "path": str(made.journal)},
     )
 
 
@@ -125,29 +98,18 @@ def check_unused(path: pathlib.Path, match: str) -> None:
 
 @root
 def test_a_journal_of_another_user_is_not_used(path: pathlib.Path) -> None:
-    journal, new = place_torn(path)
-    os.chown(journal, 4321, 4321)
-    with pytest.warns(PncVolWarning, match="belongs to user 4321"):
-        assert recover(REAL, str(path), writable=True) is None
-    assert not path.read_bytes().startswith(new)
+    made = torn(path, "header", 300)
+    os.chown(made.journal, 4321, 4321)
+    before = path.read_bytes()
+    check_unused(path, "belongs to user 4321")
+    assert path.read_bytes() == before
     os.chown(path, 4321, 4321)
-    assert recover(REAL, str(path), writable=False) == new
-
-
-@root
-@pytest.mark.parametrize("mode", ["r", "r+"])
-def test_the_journal_of_the_issue(path: pathlib.Path, mode: str) -> None:
-    old, new, inode = headers(path)
-    journal = pathlib.Path(journal_path(str(path)))
-    journal.write_bytes(content_of(inode, old, new, changed_parts(old, new)))
-    os.chown(journal, 4321, 4321)
-    with pytest.warns(PncVolWarning, match="belongs to user 4321"), pnc_vol.File(path, mode) as f:
-        assert list(f) == ["pay"]
+    with pnc_vol.File(path) as f:
+        assert f.attrs["note"] == NEW
 
 
 def test_a_pipe_does_not_make_anybody_wait(path: pathlib.Path) -> None:
-    headers(path)
-    os.mkfifo(journal_path(str(path)))
+    os.mkfifo(journal_of(begin(path)))
     signal.alarm(20)
     try:
         check_unused(path, "is not a regular file")
@@ -156,26 +118,24 @@ def test_a_pipe_does_not_make_anybody_wait(path: pathlib.Path) -> None:
 
 
 def test_a_link_is_not_followed(path: pathlib.Path) -> None:
-    journal, new = place_torn(path)
-    journal.rename(path.with_name("elsewhere"))
-    journal.symlink_to(path.with_name("elsewhere"))
-    for writable in (False, True):
-        with pytest.warns(PncVolWarning, match="is a symbolic link"):
-            assert recover(REAL, str(path), writable=writable) is None
-    assert not path.read_bytes().startswith(new)
+    made = torn(path, "header", 300)
+    made.journal.rename(path.with_name("elsewhere"))
+    made.journal.symlink_to(path.with_name("elsewhere"))
+    before = path.read_bytes()
+    check_unused(path, "is a symbolic link")
+    assert path.read_bytes() == before
 
 
 def test_a_folder_is_no_journal(path: pathlib.Path) -> None:
-    headers(path)
-    os.mkdir(journal_path(str(path)))
+    os.mkdir(journal_of(begin(path)))
     check_unused(path, "is not a regular file")
 
 
 @pytest.mark.parametrize("nbytes", [100 << 30, 100 << 20])
 def test_a_sparse_journal_takes_no_memory(path: pathlib.Path, nbytes: int) -> None:
     """Of 100 GiB, and of a size that two headers may have."""
-    _, _, inode = headers(path)
-    with open(journal_path(str(path)), "wb") as file:
+    inode = begin(path).stat().st_ino
+    with open(journal_of(path), "wb") as file:
         file.write(struct.pack("<8sQQQIQQQ", b"PNCJ0002", inode, nbytes - 360, 1, 7, 0, 300, nbytes - 360))
         file.truncate(nbytes)
     program = f"import pnc_vol, warnings; warnings.simplefilter('ignore'); print(list(pnc_vol.File({str(path)!r})))"
@@ -186,15 +146,6 @@ def test_a_sparse_journal_takes_no_memory(path: pathlib.Path, nbytes: int) -> No
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
     assert done.stdout == "['pay']\n", done.stderr
-
-
-def test_a_checksum_that_is_wrong_is_a_journal_that_was_not_finished(path: pathlib.Path) -> None:
-    journal, new = place_torn(path)
-    content = bytearray(journal.read_bytes())
-    content[-1] ^= 1
-    journal.write_bytes(content)
-    assert recover(REAL, str(path), writable=False) is None
-    assert not path.read_bytes().startswith(new)
 
 
 # ------------------------------------------------------------------------------- what is synced, and what is not
@@ -210,7 +161,7 @@ def calls(system: TraceSystem) -> list[str]:
 
 def test_an_ordinary_flush_after_a_durable_one_undoes_nothing_of_it(path: pathlib.Path) -> None:
     system = TraceSystem()
-    journal = journal_path(str(path))
+    journal = str(journal_of(path))
     with pnc_vol.File(path, "w", system=system) as f:
         f["x"] = np.arange(1000.0)
         f.flush(durable=True)

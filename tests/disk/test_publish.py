@@ -11,20 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from other_process import killed
+from torn_headers import NEW, OLD, begin, torn
 
 import pnc_vol
-from pnc_vol.disk.journal import journal_path, recover
-from pnc_vol.disk.publish import Location
-from pnc_vol.drivers.base import OpenContext
-from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.format.edits import changed_parts
-from pnc_vol.system import REAL
-from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped, StopSystem
-
-OLD = bytes(range(200)) * 5
-NEW = bytes(reversed(range(250))) * 5
-TAIL = b"data" * 500
+from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem
 
 
 @pytest.fixture
@@ -32,223 +24,131 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "x.nc"
 
 
-def torn(path: pathlib.Path, stop_at: int, cut: int | None = None, new: bytes = NEW) -> pathlib.Path:
-    """A file of OLD and TAIL whose header's replacement was stopped; its journal's path."""
-    path.write_bytes(OLD.ljust(2000, b"\0") + TAIL)
-    system = StopSystem(stop_at=stop_at, torn=cut, calls=CHANGING - {"open"})
-    driver = PosixDriver.open(str(path), OpenContext(system=system))
-    with pytest.raises(Stopped):
-        Location(system, str(path), str(path)).replace_header(driver, OLD, new, changed_parts(OLD, new))
-    system.bury()
-    return pathlib.Path(journal_path(str(path)))
+def note(path: pathlib.Path, mode: str = "r", **options: Any) -> str:
+    """What the attribute says, and nothing else is different."""
+    with pnc_vol.File(path, mode, **options) as f:
+        assert f["pay"][:].tolist() == [1.0]
+        return str(f.attrs["note"])
 
 
-# the journal, the header, unlink of the journal
-JOURNAL, HEADER, DONE = 1, 2, 3
+CUTS = [
+    *(("journal", cut, OLD) for cut in (None, 1, 20, 36, 40, 600)),
+    ("header", None, OLD),
+    *(("header", cut, NEW) for cut in (1, 100, 300, 512)),
+    ("done", None, NEW),
+]
 
 
-@pytest.mark.parametrize("cut", [1, 100, 512, 1024, 1248])
-def test_a_header_cut_short_is_completed(path: pathlib.Path, cut: int | None) -> None:
-    journal = torn(path, HEADER, cut)
+@pytest.mark.parametrize(("what", "cut", "seen"), CUTS)
+def test_a_replacement_that_was_cut_short(path: pathlib.Path, what: str, cut: int | None, seen: str) -> None:
+    """A reader sees one header and changes nothing; a writer completes it, and the journal goes."""
+    made = torn(path, what, cut)
     before = path.read_bytes()
-    assert recover(REAL, str(path), writable=False) == NEW
+    assert made.journal.exists()
+    assert (note(path), note(path)) == (seen, seen)
     assert path.read_bytes() == before
-    assert journal.exists()
-    assert recover(REAL, str(path), writable=True) is None
-    assert path.read_bytes() == NEW.ljust(2000, b"\0") + TAIL
-    assert not journal.exists()
-    assert recover(REAL, str(path), writable=True) is None
-
-
-def test_a_header_that_was_written_whole_loses_its_journal(path: pathlib.Path) -> None:
-    journal = torn(path, DONE)
-    assert recover(REAL, str(path), writable=False) is None
-    assert recover(REAL, str(path), writable=True) is None
-    assert path.read_bytes().startswith(NEW)
-    assert not journal.exists()
-
-
-def test_a_header_that_was_not_begun_stays_the_old_one(path: pathlib.Path) -> None:
-    journal = torn(path, HEADER)
-    assert recover(REAL, str(path), writable=False) is None
-    assert recover(REAL, str(path), writable=True) is None
-    assert path.read_bytes().startswith(OLD)
-    assert not journal.exists()
-
-
-@pytest.mark.parametrize("cut", [None, 1, 20, 36, 40, 900, 2280])
-def test_a_torn_journal_means_that_nothing_happened(path: pathlib.Path, cut: int | None) -> None:
-    journal = torn(path, JOURNAL, cut)
-    assert journal.exists()
-    assert recover(REAL, str(path), writable=False) is None
-    assert journal.exists()
-    assert recover(REAL, str(path), writable=True) is None
-    assert not journal.exists()
-    assert path.read_bytes().startswith(OLD)
+    assert made.journal.exists()
+    for _ in range(2):
+        assert note(path, "r+") == seen
+        assert path.read_bytes() == (made.new if seen == NEW else made.old)
+        assert not made.journal.exists()
 
 
 @pytest.mark.parametrize("byte", [0, 7, 8, 20, 36, 500, -1])
 def test_a_journal_with_a_wrong_byte_is_not_believed(path: pathlib.Path, byte: int) -> None:
-    journal = torn(path, HEADER, 0)
-    content = bytearray(journal.read_bytes())
+    made = torn(path, "header", 100)
+    before, content = path.read_bytes(), bytearray(made.journal.read_bytes())
     content[byte] ^= 1
-    journal.write_bytes(content)
+    made.journal.write_bytes(content)
     with warnings.catch_warnings():
         # A wrong inode reads as a journal of another file.
         warnings.simplefilter("ignore", PncVolWarning)
-        assert recover(REAL, str(path), writable=True) is None
-    assert path.read_bytes().startswith(OLD)
+        assert note(path, "r+") not in (OLD, NEW)
+    assert path.read_bytes() == before
 
 
-def test_a_journal_of_another_file_is_not_used(path: pathlib.Path) -> None:
-    journal = torn(path, HEADER, 100)
-    other = path.with_name("other")
-    other.write_bytes(path.read_bytes())
-    other.replace(path)
-    for writable in (False, True):
-        with pytest.warns(PncVolWarning, match="belongs to another state of the file"):
-            assert recover(REAL, str(path), writable=writable) is None
-    assert journal.exists()
+@pytest.mark.parametrize("mode", ["r", "r+"])
+@pytest.mark.parametrize("how", ["another file", "another state"])
+def test_a_journal_of_something_else_is_not_used(path: pathlib.Path, how: str, mode: str) -> None:
+    made = torn(path, "header", 100)
+    if how == "another file":
+        other = path.with_name("other")
+        other.write_bytes(path.read_bytes())
+        other.replace(path)
+    else:
+        at = made.old.index(OLD.encode())
+        with path.open("r+b") as raw:
+            raw.seek(at + 500)
+            raw.write(b"somebody else was here")
+    before = path.read_bytes()
+    with pytest.warns(PncVolWarning, match="belongs to another state of the file"):
+        assert note(path, mode) not in (OLD, NEW)
+    assert path.read_bytes() == before
+    assert made.journal.exists()
 
 
 def test_a_writer_that_is_done_between_two_looks_is_no_warning(path: pathlib.Path) -> None:
-    journal = torn(path, HEADER, 100)
+    made = torn(path, "header", 100)
 
-    class Overtaken(type(REAL)):  # type: ignore[misc]
-        """Another process completes the header, and makes one change more, before the file is opened."""
+    class Overtaken(HookedSystem):
+        """Another process completes the header before the file is opened."""
 
-        def open(self, name: str, *args: Any) -> int:
-            if name == str(path) and journal.exists():
-                journal.unlink()
-                path.write_bytes(b"the next header" + path.read_bytes()[15:])
-            return super().open(name, *args)
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "open" and args[0] == str(path) and made.journal.exists():
+                made.journal.unlink()
+                path.write_bytes(made.new)
+            return super().call(name, args, kwargs)
 
-    assert recover(Overtaken(), str(path), writable=False) is None
-
-
-def test_a_journal_of_an_older_state_is_not_used(path: pathlib.Path) -> None:
-    journal = torn(path, HEADER, 100)
-    with path.open("r+b") as raw:
-        raw.write(b"somebody else was here")
-    before = path.read_bytes()
-    with pytest.warns(PncVolWarning, match="belongs to another state of the file"):
-        assert recover(REAL, str(path), writable=True) is None
-    assert path.read_bytes() == before
-    assert journal.exists()
+    assert note(path, system=Overtaken()) == NEW
 
 
-def test_recovery_may_be_cut_short_itself(path: pathlib.Path) -> None:
-    for stop_at in range(1, 10):
-        for cut in (None, 7, 600):
-            torn(path, HEADER, 300)
-            system = StopSystem(stop_at=stop_at, torn=cut)
-            try:
-                recover(system, str(path), writable=True)
-            except Stopped:
-                system.bury()
-                assert recover(REAL, str(path), writable=False) in (NEW, None)
-                recover(REAL, str(path), writable=True)
-            assert path.read_bytes() == NEW.ljust(2000, b"\0") + TAIL
-            if not system.fired:
-                return
+@pytest.mark.parametrize("cut", [None, 7, 600])
+def test_recovery_may_be_cut_short_itself(path: pathlib.Path, cut: int | None) -> None:
+    for stop_at in range(1, 20):
+        made = torn(path, "header", 300)
+        reached = killed(lambda system: note(path, "r+", system=system), stop_at, torn=cut)
+        assert note(path) == note(path, "r+") == NEW
+        assert path.read_bytes() == made.new
+        assert not made.journal.exists()
+        if not reached:
+            assert stop_at > 3
+            return
+        path.write_bytes(made.old)
     raise AssertionError("no end")
 
 
 def test_recovery_may_fail_and_be_repeated(path: pathlib.Path) -> None:
-    for fail_at in range(1, 20):
-        torn(path, HEADER, 300)
+    for fail_at in range(1, 40):
+        made = torn(path, "header", 300)
         system = FaultSystem(fail_at=fail_at, errno=errno.EIO, calls=CHANGING | {"pread_into", "fstat"})
         try:
-            recover(system, str(path), writable=True)
+            note(path, "r+", system=system)
         except OSError:
-            recover(REAL, str(path), writable=True)
-        assert path.read_bytes() == NEW.ljust(2000, b"\0") + TAIL
+            note(path, "r+")
+        assert path.read_bytes() == made.new
         if not system.fired:
+            assert fail_at > 3
             return
+        path.write_bytes(made.old)
     raise AssertionError("no end")
 
 
-def test_who_may_read_the_file_may_read_its_journal(path: pathlib.Path) -> None:
-    path.write_bytes(OLD)
-    path.chmod(0o644)
-    journal = torn(path, HEADER, 100)
-    assert stat.S_IMODE(journal.stat().st_mode) == 0o644
-    path.chmod(0o600)
-    assert stat.S_IMODE(torn(path, HEADER, 100).stat().st_mode) == 0o600
-
-
-def test_what_the_mask_takes_from_a_journal_is_given_back(path: pathlib.Path) -> None:
-    path.write_bytes(OLD)
-    path.chmod(0o664)
-    before = os.umask(0o077)
+@pytest.mark.parametrize(("mode", "mask"), [(0o644, 0o022), (0o600, 0o022), (0o664, 0o077)])
+def test_who_may_read_the_file_may_read_its_journal(path: pathlib.Path, mode: int, mask: int) -> None:
+    begin(path).chmod(mode)
+    before = os.umask(mask)
     try:
-        # the mode is one call more
-        journal = torn(path, HEADER + 1, 100)
+        made = torn(path, "header", 100)
     finally:
         os.umask(before)
-    assert stat.S_IMODE(journal.stat().st_mode) == 0o664
-
-
-# -------------------------------------------------------------------------------------- whole files
-
-
-def kill_in_header(path: pathlib.Path, cut: int) -> None:
-    """A real file whose second header was cut short."""
-    with pnc_vol.File(path, "w") as f:
-        f["x"] = np.arange(5)
-        f.flush()
-    for stop_at in range(1, 50):
-        system = StopSystem(stop_at=stop_at, torn=cut)
-        try:
-            f = pnc_vol.File(path, "r+", system=system)
-            f.attrs["note"] = "a header of another length"
-            f["y"] = np.arange(3)
-            f.close()
-        except Stopped:
-            f.id.handle.session.closed = True
-            system.bury()
-            if path.read_bytes()[cut - 1 : cut + 50] != b"" and _is_torn(path):
-                return
-    raise AssertionError("the header was never torn")
-
-
-def _is_torn(path: pathlib.Path) -> bool:
-    journal = pathlib.Path(journal_path(str(path)))
-    if not journal.exists():
-        return False
-    journal.rename(journal.with_suffix(".away"))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            pnc_vol.File(path).close()
-        return False
-    except OSError:
-        return True
-    finally:
-        journal.with_suffix(".away").rename(journal)
-
-
-def test_a_reader_sees_through_the_journal(path: pathlib.Path) -> None:
-    kill_in_header(path, 60)
-    before = path.read_bytes()
-    for _ in range(2):
-        with pnc_vol.File(path) as f:
-            assert f.attrs["note"] == "a header of another length"
-            assert f["x"][:].tolist() == [0, 1, 2, 3, 4]
-            assert f["y"][:].tolist() == [0, 1, 2]
-    assert path.read_bytes() == before
-    with pnc_vol.File(path, "a") as f:
-        assert f["y"][:].tolist() == [0, 1, 2]
-    assert not pathlib.Path(journal_path(str(path))).exists()
-    with pnc_vol.File(path) as f:
-        assert f["y"][:].tolist() == [0, 1, 2]
+    assert stat.S_IMODE(made.journal.stat().st_mode) == mode
 
 
 def test_a_new_file_is_not_taken_for_the_old_one_by_its_journal(path: pathlib.Path) -> None:
-    kill_in_header(path, 60)
+    made = torn(path, "header", 60)
     with pnc_vol.File(path, "w") as f:
         f["z"] = [1]
-    assert not pathlib.Path(journal_path(str(path))).exists()
+    assert not made.journal.exists()
     with pnc_vol.File(path) as f:
         assert list(f) == ["z"]
 
