@@ -97,9 +97,7 @@ def test_logs_that_cannot_be_written_leave_no_descriptors(tmp_path: Path) -> Non
     def life(number: int) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
-        system = FaultSystem(
-            TraceSystem(), fail_at=3 + number % 10, errno=errno.ENOSPC, calls={"pwrite", "pwritev"}
-        )
+        system = FaultSystem(TraceSystem(), fail_at=3 + number % 10, errno=errno.ENOSPC, calls={"pwrite", "pwritev"})
         f = None
         try:
             f = pnc_vol.File(folder / "f.nc", "w", burst_buf=True, system=system)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from virtual_ranks import run
 
 import pnc_vol
-from pnc_vol.testing.virtual_ranks import run
 
 
 class Told(NamedTuple):
