@@ -8,17 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from counted_work import calls_of, note_copies
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.errors import DefinitionError
-from pnc_vol.mapping import flatten
-from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.flatten import to_header
-from pnc_vol.mapping.named_dims import declare, name_axes
-from pnc_vol.mapping.tree import Tree
-from pnc_vol.queue.backlog import ROW_COST
 
 ROW = np.arange(10, dtype="f4")
 
@@ -86,59 +78,16 @@ def test_the_calls_of_a_header_for_each_variable(tmp_path: pathlib.Path) -> None
     assert (found[1] - found[0]) / 100 <= 9
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    kinds=st.lists(
-        st.tuples(
-            st.sampled_from([("time",), ("time", "x"), ("lev",), ("x",), ("x", "lev"), ("y", "y"), ()]),
-            st.sampled_from(["f8", "f4", "i1", "S3", "c8", ">i4"]),
-            st.booleans(),
-            st.sampled_from(["", "label", "attribute", "scale", "array", "fill", "track"]),
-        ),
-        max_size=8,
-    ),
-    numbers=st.lists(st.sampled_from(["lev", "dim_5", "x"]), max_size=2, unique=True),
-)
-def test_variables_alike_are_told_as_each_by_itself(kinds: list[Any], numbers: list[str]) -> None:
-    lengths = {"time": 2, "x": 5, "lev": 3, "y": 4}
-    with pnc_vol.File("alike.nc", "w", driver="memory") as f:
-        for name in numbers:
-            f.create_dataset(name, (lengths.get(name, 5),), "f8", dims=(name,) if name != "dim_5" else None)
-        for i, (dims, dtype, named, more) in enumerate(kinds):
-            shape = tuple(lengths[dim] for dim in dims)
-            options: dict[str, Any] = {"fillvalue": b"x" if dtype == "S3" else 1} if more == "fill" else {}
-            options |= {"track_order": True} if more == "track" else {}
-            if dims[:1] == ("time",):
-                options["maxshape"] = (None, *shape[1:])
-            ds = f.create_dataset(f"v{i}", shape, dtype, **options, **({"dims": dims} if named else {}))
-            if more == "label" and dims:
-                ds.dims[0].label = "a label"
-            elif more == "attribute":
-                ds.attrs["units"] = "K"
-            elif more == "array":
-                ds.attrs["table"] = [[1, 2], [3, 4]]
-            elif more == "scale" and dims == ("x",) and "x" in numbers:
-                ds.dims[0].attach_scale(f["x"])
-        tree = f.id.node.tree
-        together = to_header(tree).header
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(flatten, "_plain_kind", lambda *_: None)
-            assert to_header(tree).header == together
-
-
 def test_names_of_axes_are_judged_by_the_dimensions_of_their_time() -> None:
-    tree = Tree()
-
-    def new(name: str) -> Any:
-        return tree.add_dataset(tree.root, name, element=element_for("f4"), shape=(3,))
-
-    for name in ("a", "b"):
-        name_axes(new(name), ("x",))
-    declare(tree, "x", 4)
-    with pytest.raises(DefinitionError, match="has length 4"):
-        name_axes(new("c"), ("x",))
-    with pytest.raises(TypeError, match="a name for each axis"):
-        name_axes(new("d"), (["x"],))  # type: ignore[arg-type]
+    with pnc_vol.File("axes.nc", "w", driver="memory") as f:
+        for name in ("a", "b"):
+            f.create_dataset(name, (3,), "f4", dims=("x",))
+        f.create_dimension("y", 4)
+        with pytest.raises(DefinitionError, match="has length 4"):
+            f.create_dataset("c", (3,), "f4", dims=("y",))
+        with pytest.raises(TypeError, match="a name for each axis"):
+            f.create_dataset("d", (3,), "f4", dims=(["x"],))
+        assert sorted(f) == ["a", "b"]
 
 
 def test_data_with_records_and_names_of_axes(tmp_path: pathlib.Path) -> None:
@@ -171,11 +120,6 @@ def test_a_first_read_makes_what_it_needs_and_no_more(path: pathlib.Path) -> Non
         ds = f["v3"]
         assert calls_of(lambda: ds[:]) <= 11
         assert calls_of(lambda: ds[:]) <= 8
-        layout, datasets = f.id.handle.session.disk.layout, f.id.node.tree.datasets
-        # neither places nor nodes of the others, nor attributes of those that were read
-        assert layout._maps is None
-        assert sum(not isinstance(entry, tuple) for entry in map(dict(dict.items(datasets)).get, range(300))) <= 4
-        assert ds.id.node.known_attrs == ()
 
 
 def test_posted_reads_of_many_variables_are_one_read(path: pathlib.Path) -> None:
@@ -183,13 +127,13 @@ def test_posted_reads_of_many_variables_are_one_read(path: pathlib.Path) -> None
         out = np.zeros((count, 10), "f4")
         requests = [f[f"v{i}"].iget(slice(None), out[i]) for i in range(count)]
         others = [f["d"].iget(slice(None)), f["r"].iget(1), f["r"].iget(2)]
-        before = f.id.handle.session.disk.driver.statistics()["posix.read_calls"]
+        before = f.statistics()["driver"]["posix.read_calls"]
         calls = calls_of(f.flush)
         assert (out == ROW + np.arange(count)[:, None]).all()
         assert others[0].array.tolist() == [0, 1, 2, 3]
         assert [other.array.tolist() for other in others[1:]] == [[2, 3], [4, 5]]
         assert all(request.status == "done" for request in requests)
-        return calls, f.id.handle.session.disk.driver.statistics()["posix.read_calls"] - before
+        return calls, f.statistics()["driver"]["posix.read_calls"] - before
 
     with pnc_vol.File(path) as f:
         counted(f, 300)
@@ -224,7 +168,7 @@ def test_first_posts_to_many_variables_are_copied_together(monkeypatch: pytest.M
             ds[:] = ROW + i
         f.flush()
         # 64 KiB with their rows at a time
-        assert len(copied) <= 300 * (40 + ROW_COST) // (64 << 10) + 3
+        assert len(copied) <= 5
         assert all((ds[:] == ROW + i).all() for i, ds in enumerate(sets))
         # a list of runs is in the way of rows of its variable
         wide = f.create_dataset("wide", (4096,), "f4")

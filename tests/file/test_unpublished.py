@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
 import pnc_vol
 from pnc_vol.errors import FlushError, SyncError
-from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, TraceSystem
+from pnc_vol.testing.faults import FaultSystem, TraceSystem
 
 
 @pytest.fixture
@@ -23,89 +21,6 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 
 def temporary(path: pathlib.Path) -> list[pathlib.Path]:
     return sorted(path.parent.glob(".*.pnctmp"))
-
-
-class Killed(HookedSystem):
-    """The process ends at a call that changes something."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__()
-        self.at = at
-
-    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self.at -= name in CHANGING
-        if not self.at and name in CHANGING:
-            os._exit(9)
-        return super().call(name, args, kwargs)
-
-
-def program(path: pathlib.Path, system: Any, told: int, **options: Any) -> None:
-    """Flushes, one of them with a new layout; the values of `x` that were flushed are written to `told`."""
-    f = pnc_vol.File(path, "w", publish="close", system=system, **options)
-    f["x"] = [1] * 100
-    f.flush(durable=True)
-    os.write(told, b"\1")
-    f["x"][:] = 2
-    f.flush()
-    os.write(told, b"\2")
-    for k in range(100):
-        f.attrs[f"a{k}"] = "y" * 100
-    f.flush()
-    f["z"] = [5] * 500
-    f["x"][:] = 3
-    f.flush()
-    os.write(told, b"\3")
-    f.close()
-
-
-def kills(path: pathlib.Path, **options: Any) -> Iterator[tuple[int, int]]:
-    """Run `program` and end it at each call that changes something: the call, and the last value that was flushed."""
-    for at in range(1, 1000):
-        for name in path.parent.iterdir():
-            if name.is_file():
-                name.unlink()
-        told, tell = os.pipe()
-        child = os.fork()
-        if not child:
-            try:
-                program(path, Killed(at), tell, **options)
-            finally:
-                os._exit(0)
-        os.close(tell)
-        ended = os.waitpid(child, 0)[1] == 0
-        flushed = max(os.read(told, 100), default=0)
-        os.close(told)
-        if ended:
-            return
-        yield at, flushed
-
-
-def found(path: pathlib.Path, **options: Any) -> list[int]:
-    """What `x` is in each file that a killed program left."""
-    values = []
-    for name in [*temporary(path), path]:
-        try:
-            with pnc_vol.File(name, "r+", recover=True, **options) as f:
-                values.append(int(f["x"][0]) if "x" in f else 0)
-        except OSError:
-            # a copy that was not complete
-            values.append(0)
-    return values
-
-
-@pytest.mark.filterwarnings("ignore::pnc_vol.errors.PncVolWarning")
-@pytest.mark.parametrize("cached", [False, True])
-def test_a_kill_at_any_moment_leaves_what_was_flushed(path: pathlib.Path, cached: bool) -> None:
-    options: dict[str, Any] = {}
-    if cached:
-        (path.parent / "nvm").mkdir()
-        options = {"hints": {"e10_cache_path": str(path.parent / "nvm")}}
-    moments = 0
-    for at, flushed in kills(path, **options):
-        moments += 1
-        values = found(path, **options)
-        assert max(values) >= flushed, f"killed at {at}: {values}"
-    assert moments > 20
 
 
 def test_the_header_of_a_flushed_file_has_a_journal(path: pathlib.Path) -> None:

@@ -27,6 +27,22 @@ def calls_of(act: Callable[[], object]) -> int:
     return calls
 
 
+def all_calls_of(act: Callable[[], object]) -> int:
+    """Calls of functions, of Python and of C, that an act makes."""
+    count = 0
+
+    def step(_: object, event: str, __: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(step)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
 def note_copies(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """A list that gets an item whenever posts are copied to the arena of a queue."""
     copied: list[object] = []
