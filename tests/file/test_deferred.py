@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pnc_vol.drivers.base import Wrapper
 from pnc_vol.drivers.stack import register
 from pnc_vol.errors import ClosedFileError, DeferredCloseError
 from pnc_vol.file import deferred
-from pnc_vol.testing.faults import FaultSystem
+from pnc_vol.testing.faults import FaultSystem, TraceSystem
 from pnc_vol.testing.mpi import missing, run_mpi
 
 
@@ -28,7 +29,7 @@ def guards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("PNC_VOL_HINTS_FILE", "h.json")
     yield
     monkeypatch.undo()
-    deferred.close_held()
+    pnc_vol.finalize()
 
 
 def held() -> list[str]:
@@ -95,19 +96,16 @@ def test_two_handles_are_deferred_when_the_last_one_goes() -> None:
     assert held() == ["step1.nc"]
 
 
-def test_several_guarded_files_are_closed_in_the_order_in_which_they_were_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    f, g = pnc_vol.File("step1.nc", "w"), pnc_vol.File("step2.nc", "w")
-    closed: list[str] = []
-    kind = type(f._id.handle.session)
-    really = kind.close
-    monkeypatch.setattr(kind, "close", lambda self, **_: (closed.append(self.disk.path), really(self))[1])
+def test_several_guarded_files_are_closed_in_the_order_in_which_they_were_given_up() -> None:
+    system = TraceSystem()
+    f, g = (pnc_vol.File(name, "w", system=system) for name in ("step1.nc", "step2.nc"))
     g.close()
     f.close()
+    system.log.clear()
     assert held() == ["step2.nc", "step1.nc"]
     times = pnc_vol.finalize()
-    assert [os.path.basename(path) for path in closed] == ["step2.nc", "step1.nc"]
+    closed = [os.path.basename(call.path) for call in system.matching(name="close")]
+    assert list(dict.fromkeys(closed)) == ["step2.nc", "step1.nc"]
     assert held() == []
     assert times.open > 0
     assert times.close > 0
@@ -169,34 +167,23 @@ def test_a_flush_that_fails_at_the_close_is_raised_at_once() -> None:
     assert not f
 
 
-SCRIPT = """
-import os, sys, pnc_vol
-from pnc_vol.drivers.base import Wrapper
-from pnc_vol.drivers.stack import register
-class Late(Wrapper):
-    name = "late"
-    def close(self):
-        super().close()
-        if sys.argv[1] == "fails":
-            raise OSError(5, "Input/output error")
-register("late", Late)
-with pnc_vol.File("step1.nc", "w", driver="late | posix") as f:
-    f["x"] = [1, 2]
-if sys.argv[1] == "fork":
-    if os.fork() == 0:
-        sys.exit(0)
-    os.wait()
-if sys.argv[1] == "raises":
-    raise KeyError("the program's own")
-"""
+def alone(how: str) -> None:
+    """What a process does with a guarded file before its end."""
+    Late.fails = how == "fails"
+    register("late", Late)
+    with pnc_vol.File("step1.nc", "w", driver="late | posix") as f:
+        f["x"] = [1, 2]
+    if how == "fork":
+        if os.fork() == 0:
+            sys.exit(0)
+        os.wait()
+    if how == "raises":
+        raise KeyError("the program's own")
 
 
 @pytest.mark.parametrize("how", ["leaves", "raises", "fork", "fails"])
 def test_the_exit_closes_and_names_what_failed(how: str, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "program.py", how], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, __file__, how], capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert done.returncode == (1 if how == "raises" else 0)
     assert ("DeferredCloseError" in done.stderr) == (how == "fails"), done.stderr
     assert ("step1.nc" in done.stderr) == (how == "fails")
@@ -207,81 +194,69 @@ def test_the_exit_closes_and_names_what_failed(how: str, tmp_path: Path) -> None
 
 # -------------------------------------------------------------------------------------------------- ranks
 
-RANKS = """
-import json, os, sys, time
-import numpy as np
-import pnc_vol
-from pnc_vol.file import deferred
-from mpi4py import MPI
-comm = MPI.COMM_WORLD
-os.chdir(sys.argv[1])
-how = sys.argv[2] if len(sys.argv) > 2 else ""
 
-def write(name, **kwds):
-    with pnc_vol.File(name, "w", comm=comm, **kwds) as f:
+def share(name: str, comm: Any, **options: Any) -> None:
+    with pnc_vol.File(name, "w", comm=comm, **options) as f:
         f.create_dataset("x", (comm.size,), "f8")[comm.rank] = comm.rank
 
-def held():
-    return [os.path.basename(session.disk.path) for session in deferred._held]
 
-def attempt(call):
-    try:
-        return call()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-told = {}
-if not how:
-    write("step1.nc")
+def together(comm: Any) -> None:
+    """What ranks do with guarded files; what each of them saw is printed."""
+    told: dict[str, Any] = {}
+    share("step1.nc", comm)
     told["after close"] = held()
-    write("step2.nc")
+    share("step2.nc", comm)
     told["after the next"] = held()
     with pnc_vol.File("step2.nc", "r", comm=comm) as f:
         told["read"] = f["x"][:].tolist()
     told["after reading"] = held()
-    write("step3.nc")
+    share("step3.nc", comm)
     if comm.rank == 1:
         with pnc_vol.File("step3.nc") as f:
             told["alone"] = f["x"][:].tolist()
-    told["alone, writing"] = attempt(lambda: pnc_vol.File("step3.nc", "r+")) if comm.rank == 0 else None
+    if comm.rank == 0:
+        try:
+            pnc_vol.File("step3.nc", "r+")
+        except Exception as error:
+            told["alone, writing"] = str(error)
     comm.Barrier()
+    pnc_vol.finalize(comm)
     # a file that each rank has by itself, and all open together
     for one in range(comm.size):
         if comm.rank == one:
             with pnc_vol.File("step4.nc", "w") as f:
                 f["x"] = [one]
             if one < comm.size - 1:
-                deferred.close_held([s for s in deferred._held if s.comm.size == 1])
+                pnc_vol.finalize()
         comm.Barrier()
     with pnc_vol.File("step4.nc", "r", comm=comm) as f:
         told["of one rank"] = f["x"][:].tolist()
-    times = pnc_vol.finalize(comm)
-    told["times"] = list(times)
+    told["times"] = list(pnc_vol.finalize(comm))
     told["at the end"] = held()
     everyone = comm.gather(told)
     if comm.rank == 0:
         print(json.dumps(everyone))
-else:
-    write("step1.nc", collective_timeout=3)
-    write("plain.nc")
+
+
+def leave(how: str, comm: Any) -> None:
+    """Ranks that end with a guarded file, one of them otherwise than the others."""
+    share("step1.nc", comm, collective_timeout=3)
+    share("plain.nc", comm)
     if how == "raises" and comm.rank == 1:
-        raise KeyError("one rank's own")
-    if how == "open" and comm.rank == 1:
-        f = pnc_vol.File("plain.nc", "r+", comm=comm, collective_timeout=60)
         raise KeyError("one rank's own")
     if how == "open":
         f = pnc_vol.File("plain.nc", "r+", comm=comm, collective_timeout=60)
+        if comm.rank == 1:
+            raise KeyError("one rank's own")
         f.flush()
     if how == "dies" and comm.rank == 1:
         time.sleep(0.2)
         os._exit(3)
-"""
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
 def test_ranks_close_together(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(RANKS)
-    everyone = json.loads(run_mpi(3, tmp_path / "program.py", tmp_path).stdout)
+    everyone = json.loads(run_mpi(3, __file__, "together", tmp_path).stdout)
     for told in everyone:
         assert told["after close"] == ["step1.nc"]
         assert told["after the next"] == ["step2.nc"]
@@ -297,8 +272,20 @@ def test_ranks_close_together(tmp_path: Path) -> None:
 @pytest.mark.skipif(bool(missing()), reason=missing())
 @pytest.mark.parametrize("how", ["leaves", "raises", "open", "dies"])
 def test_ranks_that_leave_do_not_hang(how: str, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(RANKS)
-    done = run_mpi(3, tmp_path / "program.py", tmp_path, how, check=False, timeout=50)
+    done = run_mpi(3, __file__, how, tmp_path, check=False, timeout=50)
     assert (done.returncode == 0) == (how == "leaves"), done.stderr
     with pnc_vol.File("step1.nc") as f:
         assert f["x"][:].tolist() == [0, 1, 2]
+
+
+if __name__ == "__main__":
+    if sys.argv[2:]:
+        from mpi4py import MPI
+
+        os.chdir(sys.argv[2])
+        if sys.argv[1] == "together":
+            together(MPI.COMM_WORLD)
+        else:
+            leave(sys.argv[1], MPI.COMM_WORLD)
+    else:
+        alone(sys.argv[1])

@@ -11,32 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from full_disk import Failing
 
 import pnc_vol
 from pnc_vol.errors import DefinitionError, FlushError, PncVolWarning
-from pnc_vol.testing.faults import HookedSystem
-
-WRITES = {"pwrite", "pwritev", "copy_range", "fallocate"}
-
-
-class Failing(HookedSystem):
-    """Writes to files below a path fail while `error` is set."""
-
-    def __init__(self, below: Path) -> None:
-        super().__init__()
-        self.below, self.error = str(below), 0
-        self._fds: dict[int, str] = {}
-
-    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self.error and name in WRITES:
-            # `copy_range` writes to its second descriptor
-            fd = args[2] if name == "copy_range" and not isinstance(args[1], int) else args[name == "copy_range"]
-            if self._fds.get(fd, "").startswith(self.below):
-                raise OSError(self.error, os.strerror(self.error))
-        made = super().call(name, args, kwargs)
-        if name == "open":
-            self._fds[made] = os.fspath(args[0])
-        return made
 
 
 @pytest.fixture

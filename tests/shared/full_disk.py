@@ -1,0 +1,31 @@
+"""A system on which writes to some files fail while that is asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pnc_vol.testing.faults import HookedSystem
+
+WRITES = ("pwrite", "pwritev", "copy_range", "fallocate")
+
+
+class Failing(HookedSystem):
+    """Writes to files with `part` in their path, and not `other`, fail with the number `error`, while that is not 0."""
+
+    def __init__(self, part: object, other: str = "\0") -> None:
+        super().__init__()
+        self.part, self.other, self.error = str(part), other, 0
+        self._fds: dict[int, str] = {}
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.error and name in WRITES:
+            # `copy_range` writes to its second descriptor
+            fd = args[2] if name == "copy_range" and not isinstance(args[1], int) else args[name == "copy_range"]
+            path = self._fds.get(fd, "")
+            if self.part in path and self.other not in path:
+                raise OSError(self.error, os.strerror(self.error))
+        made = super().call(name, args, kwargs)
+        if name == "open":
+            self._fds[made] = os.fspath(args[0])
+        return made
