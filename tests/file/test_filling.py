@@ -1,4 +1,7 @@
-"""Fill values where nobody wrote: what is read, and that what is posted is not written twice."""
+"""Fill values where nobody wrote: what is posted is not written twice, what failed is filled.
+
+What is read is compared by random programs (`tests/engine`).
+"""
 
 from __future__ import annotations
 
@@ -6,37 +9,9 @@ import pathlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.testing.faults import FaultSystem, TraceSystem
-
-FILL = -7
-spans = st.tuples(st.integers(0, 19), st.integers(0, 19)).map(lambda ends: slice(min(ends), max(ends) + 1))
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    flushes=st.lists(st.lists(spans, max_size=4), min_size=1, max_size=3),
-    growing=st.booleans(),
-    holes=st.booleans(),
-)
-def test_what_nobody_wrote_is_the_fill_value(flushes: list[list[slice]], growing: bool, holes: bool) -> None:
-    wanted = np.full((0 if growing else 20, 3), FILL, "i4")
-    with pnc_vol.File("fill.nc", "w", driver="memory") as f:
-        x = f.create_dataset("x", wanted.shape, "i4", maxshape=(None, 3) if growing else None, fillvalue=FILL)
-        other = f.create_dataset("other", (0,), "i2", maxshape=(None,))
-        for n, posts in enumerate(flushes):
-            for at, rows in enumerate(posts):
-                if growing and rows.stop > len(wanted):
-                    x.resize(rows.stop, axis=0)
-                    wanted = np.concatenate([wanted, np.full((rows.stop - len(wanted), 3), FILL, "i4")])
-                part = (rows, slice(0, 2)) if holes else rows
-                x[part] = wanted[part] = 10 * n + at
-            other.resize(3 * n, axis=0)
-            f.flush()
-            assert np.array_equal(x[...], wanted)
 
 
 def written(path: pathlib.Path, nbytes: int, **how: object) -> int:
@@ -86,60 +61,6 @@ def test_a_post_that_failed_and_is_cancelled_leaves_the_fill_value(tmp_path: pat
     assert set(found[100:200]) in ({-1.0}, {3.0})
     found[100:200] = -1
     assert set(found) == {-1.0}
-
-
-posts = st.tuples(spans, st.booleans())
-changes = st.sampled_from(["flush", "read", "grow", "cut", "define", "widen"])
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    steps=st.lists(st.one_of(posts, posts, changes), min_size=4, max_size=12),
-    growing=st.booleans(),
-    columns=st.booleans(),
-)
-def test_what_is_written_before_the_flush_is_not_filled_and_the_rest_is(
-    steps: list[tuple[slice, bool] | str], growing: bool, columns: bool
-) -> None:
-    wanted = np.full((0 if growing else 20, 40), FILL, "i4")
-    with pnc_vol.File("fill.nc", "w", driver="memory") as f:
-        x = f.create_dataset("x", wanted.shape, "i4", maxshape=(None, 40) if growing else (20, None), fillvalue=FILL)
-        f.create_dataset("other", (0,), "i2", maxshape=(None,))
-        session = f.id.handle.session
-        for n, step in enumerate(steps):
-            if step == "flush":
-                f.flush()
-            elif step == "read":
-                assert np.array_equal(x[...], wanted)
-                assert np.array_equal(x[::3, 1::2], wanted[::3, 1::2])
-                assert len(wanted) < 2 or np.array_equal(x[1], wanted[1])
-            elif step == "define":
-                # what lies behind has to move, or comes between
-                f.create_dataset(f"new{n}", data=np.full(50, n, "f8"))
-                f.attrs[f"a{n}"] = "x" * 3000
-            elif step == "widen" and not growing:
-                x.resize(wanted.shape[1] + 3, axis=1)
-                wanted = np.concatenate([wanted, np.full((20, 3), FILL, "i4")], axis=1)
-            elif step in ("grow", "cut") and growing:
-                size = len(wanted) + 5 if step == "grow" else len(wanted) // 2
-                x.resize(size, axis=0)
-                f["other"].resize(size, axis=0)
-                wanted = np.concatenate([wanted, np.full((5, 40), FILL, "i4")])[:size]
-            elif isinstance(step, tuple):
-                rows, full = step
-                if growing and rows.stop > len(wanted):
-                    x.resize(rows.stop, axis=0)
-                    wanted = np.concatenate([wanted, np.full((rows.stop - len(wanted), 40), FILL, "i4")])
-                part = (rows, slice(n % 7, 30)) if columns else rows
-                x[part] = wanted[part] = n
-                if full:
-                    # as when the queue is full
-                    session.drain()
-        assert np.array_equal(x[...], wanted)
-        f.flush()
-        assert np.array_equal(x[...], wanted)
-        for n, step in enumerate(steps):
-            assert step != "define" or (f[f"new{n}"][...] == n).all()
 
 
 @pytest.mark.parametrize("how", ["one", "rows", "chunks", "records"])
