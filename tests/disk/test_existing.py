@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import pathlib
 import shutil
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from kills import forked, kill_after
 from torn_headers import torn
 
 import pnc_vol
@@ -191,51 +188,3 @@ def test_opening_for_reading_makes_few_calls(tmp_path: pathlib.Path) -> None:
     calls = [call.name for call in system.log if call.name not in ("realpath", "lstat")]
     # is it there; the file, its key, its header; is there a journal; is the name still its own; is the header the same
     assert calls == ["stat", "open", "fstat", "pread_into", "open", "stat", "pread_into", "close"]
-
-
-def replaces(path: pathlib.Path, pipe: int) -> None:
-    for version in itertools.count(1):
-        with pnc_vol.File(path, "w", publish="close") as f:
-            fill(f, version)
-        os.write(pipe, b"." if version == 1 else b"")
-
-
-def grows(path: pathlib.Path, pipe: int) -> None:
-    with pnc_vol.File(path, "w", header_reserve=0) as f:
-        fill(f, 1)
-        r = f.create_dataset("r", (0, 4), "i8", maxshape=(None, 4))
-        f.flush()
-        os.write(pipe, b".")
-        for n in itertools.count():
-            r.resize(n + 1, axis=0)
-            r[n] = n
-            f.attrs[f"a{n % 40}"] = np.arange(n % 90)
-            f.flush()
-
-
-@pytest.mark.parametrize("program", [replaces, grows])
-@pytest.mark.parametrize("opens", [300, pytest.param(20000, marks=(pytest.mark.nightly, pytest.mark.timeout(1800)))])
-def test_readers_beside_a_process_that_writes(
-    tmp_path: pathlib.Path, program: Callable[[pathlib.Path, int], None], opens: int
-) -> None:
-    path = tmp_path / "x.nc"
-    child, reading = forked(lambda pipe: program(path, pipe))
-    try:
-        assert os.read(reading, 1) == b"."
-        seen: set[int] = set()
-        with warnings.catch_warnings(), pnc_vol.File(path) as last:
-            warnings.simplefilter("error")
-            for i in range(opens):
-                with pnc_vol.File(path) as f:
-                    seen.add(version_of(f) + f.get("r", np.empty(0)).shape[0])
-                    if "r" in f:
-                        records = f["r"].shape[0]
-                        last_ones = range(max(records - 20, 0), records)
-                        assert (f["r"][-20:] == np.array(last_ones)[:, None]).all()
-                if i % 10 == 0:
-                    last["t"].refresh()
-                    version_of(last)
-        assert os.waitpid(child, os.WNOHANG) == (0, 0), "it writes on"
-        assert len(seen) > 3
-    finally:
-        kill_after(child, reading, 0, 0)

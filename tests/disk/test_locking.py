@@ -16,7 +16,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from kills import forked
 from other_process import Other
 from torn_headers import journal_of
 
@@ -337,47 +336,3 @@ def test_an_mpi_job_is_told_what_to_pass(monkeypatch: pytest.MonkeyPatch, path: 
         monkeypatch.setenv("PMI_RANK", "1")
         with pytest.raises(LockedError, match=r"driver='mpio' and comm=MPI\.COMM_WORLD"):
             pnc_vol.File(path, "w")
-
-
-def appends(path: pathlib.Path, me: int, wanted: int, overlap: pathlib.Path) -> int:
-    """Open, append and close again and again; how often."""
-    made = 0
-    while made < wanted or not overlap.exists():
-        try:
-            with pnc_vol.File(path, "a") as f:
-                r = f["r"] if "r" in f else f.create_dataset("r", (0, 10), "i4", maxshape=(None, 10))
-                m = r.shape[0]
-                r.resize(m + 1, axis=0)
-                r[m] = me
-                f[f"w{me}_{made}"] = np.full(20, me * 1000 + made)
-                f.attrs[f"w{me}"] = made
-            made += 1
-        except BlockingIOError:
-            overlap.touch()
-            time.sleep(0.001)
-    return made
-
-
-@pytest.mark.parametrize("wanted", [25, pytest.param(500, marks=pytest.mark.nightly)])
-def test_two_processes_write_one_file(tmp_path: pathlib.Path, wanted: int) -> None:
-    """Each session is whole, or is refused: nothing that a session wrote is lost.
-
-    Both go on until one of them was refused, however the machine gives them their turns.
-    """
-    path, overlap = tmp_path / "x.nc", tmp_path / "overlap"
-    both = [
-        forked(lambda pipe, me=me: os.write(pipe, str(appends(path, me, wanted, overlap)).encode())) for me in (1, 2)
-    ]
-    made = [int(os.read(reading, 100)) for _, reading in both]
-    assert [os.waitpid(child, 0)[1] for child, _ in both] == [0, 0]
-    assert min(made) >= wanted
-    assert overlap.exists()
-    with pnc_vol.File(path) as f:
-        assert f["r"].shape == (sum(made), 10)
-        rows = f["r"][:]
-        assert (rows == rows[:, :1]).all()
-        assert [int((rows[:, 0] == me).sum()) for me in (1, 2)] == made
-        for me, n in zip((1, 2), made, strict=True):
-            assert f.attrs[f"w{me}"] == n - 1
-            assert all((f[f"w{me}_{i}"][:] == me * 1000 + i).all() for i in range(n))
-        assert len(f) == 1 + sum(made)

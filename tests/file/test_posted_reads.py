@@ -12,7 +12,7 @@ import pytest
 from counted_work import calls_of
 
 import pnc_vol
-from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.testing.faults import FaultSystem
 
 N = 400
 
@@ -98,30 +98,14 @@ def test_those_of_a_list_are_completed_without_others(path: str) -> None:
         assert late.wait().tolist() == [-1] * 8
 
 
-def test_what_is_posted_to_a_variable_is_seen(path: str) -> None:
-    with pnc_vol.File(path, "r+") as f:
-        before = [f["x"].iget(i) for i in range(20)]
-        others = [f["y"].iget(slice(i, i + 1)) for i in range(20)]
-        f["x"][3] = 1
-        after = [f["x"].iget(i) for i in range(20)]
-        f.flush()
-        assert before[3].array.tolist() == [24.0 + i for i in range(8)]
-        assert after[3].array.tolist() == [1] * 8
-        assert after[4].array.tolist() == before[4].array.tolist()
-        assert [int(one.array[0]) for one in others] == list(range(20))
-
-
-def test_a_file_that_cannot_be_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> int:
-        raise OSError(errno.EIO, "broken")
-
-    with pnc_vol.File(path) as f:
+def test_a_file_that_cannot_be_read(path: str) -> None:
+    system = FaultSystem(fail_at=0, errno=errno.EIO, mode="forever", calls={"pread_into", "preadv"})
+    with pnc_vol.File(path, system=system) as f:
         requests = [f["x"].iget(i) for i in range(N)]
-        with monkeypatch.context() as patch:
-            patch.setattr(PosixDriver, "read", broken)
-            patch.setattr(PosixDriver, "read_one", broken)
-            with pytest.raises(OSError, match="broken"):
-                f.wait_all()
+        system.fail_at = system.count + 1
+        with pytest.raises(OSError, match="Input/output error"):
+            f.wait_all()
+        system.heal()
         assert {request.status for request in requests} == {"failed"}
         assert all(request.error.errno == errno.EIO for request in requests)
         assert len(f.requests) == N

@@ -63,31 +63,6 @@ def holds(path: pathlib.Path, wanted: dict[str, Any]) -> None:
 # ------------------------------------------------------------------------------------ what was there
 
 
-def test_a_deleted_variable_that_was_drained_leaves_nothing_behind(path: pathlib.Path) -> None:
-    with pnc_vol.File(path, "w", buffer_size=64 << 10) as f:
-        f["big"] = np.arange(50_000.0)
-        assert f.statistics()["bytes_drained"] > 0
-        del f["big"]
-        new = f.create_dataset("new", (50_000,), "f8")
-        f.flush()
-        assert not new[:].any()
-    holds(path, {"new": np.zeros(50_000)})
-
-
-def test_data_of_a_drain_survive_a_deletion_before_the_flush(path: pathlib.Path) -> None:
-    with pnc_vol.File(path, "w", buffer_size=64 << 10) as f:
-        f["a"] = [1, 2, 3]
-        f.create_dataset("r", (1, 100), "f8", maxshape=(None, 100))
-        f.flush()
-        f["r"].resize(200, axis=0)
-        f["r"][:] = 5
-        assert f.statistics()["bytes_drained"] > 0
-        del f["a"]
-        f.flush()
-        assert (f["r"][:] == 5).all()
-    holds(path, {"r": np.full((200, 100), 5.0)})
-
-
 def test_posts_beyond_a_cut_are_dropped(path: pathlib.Path) -> None:
     with pnc_vol.File(path, "w") as f:
         r = f.create_dataset("r", (4, 2), "i2", maxshape=(None, 2))

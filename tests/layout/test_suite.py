@@ -65,28 +65,6 @@ class TestRawFiles(LayoutSuite):
                 self.open("w", **given)
         assert list(tmp_path.iterdir()) == []
 
-    def test_strict_reads_of_what_nobody_wrote(self, tmp_path: pathlib.Path) -> None:
-        with self.open("w", strict=True) as f:
-            f.create_dataset("x", (4,), "i4")
-            f.create_dataset("r", (3, 2), "i4", maxshape=(None, 2))
-            f["r"][1] = 5
-            for _ in range(2):
-                assert f["x"][...].tolist() == [0] * 4
-                assert f["r"][...].tolist() == [[0, 0], [5, 5], [0, 0]]
-                f.flush()
-        with self.open("r", strict=True) as f:
-            assert f["x"][...].tolist() == [0] * 4
-            assert f["r"][...].tolist() == [[0, 0], [5, 5], [0, 0]]
-
-    def test_many_runs_of_one_request(self) -> None:
-        with self.open("w") as f:
-            x = f.create_dataset("x", (1000, 6), "i4")
-            x[:, ::2] = 3
-            x.iput_many([[2 * i, 1] for i in range(500)], [[1, 1]] * 500, np.arange(500)).wait()
-            x[::3, 1] = x[::3, 1]
-        with self.open("r") as f:
-            assert f["x"][4].tolist() == [3, 2, 3, 0, 3, 0]
-
     def test_an_error_leaves_nothing_open(self) -> None:
         def failing(fail_at: int) -> int:
             calls = ("open", "mkdir", "listdir", "pwrite", "pwritev", "unlink")

@@ -1,9 +1,8 @@
-"""The blob layout by the public suite of layouts, with maps from what is posted and maps that leave out most; a cut."""
+"""The blob layout by the public suite of layouts, with maps from what is posted and maps that leave out most."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,24 +55,3 @@ class TestGivenMaps(TestDerivedMaps):
                 ds[...] = np.ones(ds.shape, ds.dtype)
             f.flush()
             yield layout_suite._layout_of(f)
-
-
-@pytest.mark.parametrize("between", ["nothing", "grown", "defined"])
-def test_records_that_were_cut_off_do_not_come_back(tmp_path: Path, between: str) -> None:
-    half = pnc_vol.Decomposition.from_runs([0], [4], (8,))
-    with pnc_vol.File(tmp_path / "x.nc", "w", layout="blob") as f:
-        ds = f.create_dataset("v", (2, 8), "i4", maxshape=(None, 8), decomposition=half)
-        ds[...] = 5
-        f.flush()
-        if between == "grown":
-            ds.resize(4, axis=0)
-        ds.resize(0, axis=0)
-        if between == "defined":
-            f.create_dataset("w", (3,), "i4")
-        f.flush()
-        ds.resize(2, axis=0)
-        ds[:, 0] = 7
-        f.flush()
-        np.testing.assert_array_equal(ds[...], [[7, 0, 0, 0, 0, 0, 0, 0]] * 2)
-    with pnc_vol.File(tmp_path / "x.nc") as f:
-        np.testing.assert_array_equal(f["v"][...], [[7, 0, 0, 0, 0, 0, 0, 0]] * 2)

@@ -16,7 +16,6 @@ from e3sm_reference import CANONICAL, FOLDER, HDF5_BLOBS, NETCDF_BLOBS, content
 
 import pnc_vol
 from pnc_vol.errors import DefinitionError, FormatError, NotYetError
-from pnc_vol.testing import virtual_ranks
 from pnc_vol.testing.mpi import missing, run_mpi
 
 PROGRAMS = Path(__file__).parents[2] / "mpi"
@@ -74,18 +73,6 @@ def test_a_flush_keeps_values_and_completes_requests(tmp_path: Path) -> None:
         x[50_000:] = 0
     with pnc_vol.File(tmp_path / "out.h5") as f:
         np.testing.assert_array_equal(f["x"][...], np.where(np.arange(100_000) < 50_000, np.arange(100_000), 0))
-
-
-def test_more_than_the_queue_holds_goes_to_its_spill_file(tmp_path: Path) -> None:
-    with pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob", buffer_size=1 << 20) as f:
-        x = f.create_dataset("x", (0, 50_000), "f8", maxshape=(None, 50_000))
-        for record in range(20):
-            x.resize(record + 1, 0)
-            x[record] = record + np.arange(50_000.0)
-            f.flush()
-        assert f.statistics()["bytes_spilled"] > 4 << 20
-    with pnc_vol.File(tmp_path / "out.h5") as f:
-        np.testing.assert_array_equal(f["x"][...], np.arange(20.0)[:, None] + np.arange(50_000.0))
 
 
 def test_a_second_write_replaces_the_set(tmp_path: Path) -> None:
@@ -200,30 +187,3 @@ def test_every_kind_of_element_comes_back(tmp_path: Path, ranks: int, nodes: int
     env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
     told = run_mpi(ranks, PROGRAMS / "ranks_blob_kinds.py", tmp_path / "x.h5", "hdf5blob", env=env).stdout
     assert told.count("all kinds") == ranks
-
-
-@pytest.mark.parametrize("older", [False, True])
-@pytest.mark.parametrize("subfiles", [1, 2])
-@pytest.mark.parametrize("flag", ["flush_immediate", "flush_onclose", "flush_none"])
-def test_ranks_with_caches_leave_nothing_in_them(tmp_path: Path, flag: str, subfiles: int, older: bool) -> None:
-    """Whatever the drivers of several ranks held back is in the files when these get their names."""
-    path, nvm = tmp_path / "x.nc", tmp_path / "nvm"
-    nvm.mkdir()
-    if older:
-        write(path)
-
-    def job(comm: Any) -> None:
-        hints = {"e10_cache_path": str(nvm), "e10_cache_flush_flag": flag}
-        options: dict[str, Any] = {"layout": "hdf5blob", "subfiles": subfiles, "driver": "posix", "hints": hints}
-        with pnc_vol.File(path, "w", comm=comm, **options) as f:
-            x = f.create_dataset("x", (comm.size, 3), "i4")
-            f.flush()
-            x[comm.rank] = comm.rank + 1
-            f.create_dataset("behind", (5, 5), "i4")
-
-    virtual_ranks.run(2, job, timeout=30)
-    assert sorted(os.listdir(tmp_path)) == ["nvm", *(f"x.nc.{n:04d}" for n in range(subfiles))]
-    assert os.listdir(nvm) == []
-    with pnc_vol.File(path) as f:
-        assert f["x"][...].tolist() == [[1] * 3, [2] * 3]
-        assert not f["behind"][...].any()
