@@ -74,18 +74,6 @@ def test_a_moved_file_gets_its_name_when_all_of_it_is_safe(path: pathlib.Path) -
         assert system.matching(name="fsync_dir")[0].number > rename.number
 
 
-@pytest.mark.parametrize("publish", ["create", "close"])
-def test_a_durable_close(path: pathlib.Path, publish: str) -> None:
-    system = TraceSystem()
-    with pnc_vol.File(path, "w", system=system, durable=True, publish=publish) as f:
-        f["x"] = np.arange(10)
-    syncs = system.matching(name=SYNCS)
-    writes = [call for call in system.matching(name={"pwrite", "pwritev"}) if "pncj" not in call.path]
-    assert writes[-1].number < system.matching(name={"fsync", "fdatasync"})[-1].number
-    assert system.matching(name="rename")[0].number < system.matching(name="fsync_dir")[-1].number
-    assert syncs
-
-
 def test_nothing_is_synced_without_being_asked(path: pathlib.Path) -> None:
     system = TraceSystem()
     with pnc_vol.File(path, "w", system=system) as f:
@@ -118,20 +106,6 @@ def test_a_plain_flush_syncs_what_stands_for_durable_values(path: pathlib.Path, 
         header = [call for call in writes if call.offset < 1500]
         assert data[-1].number < syncs[0].number < header[0].number
         assert header[-1].number < syncs[-1].number
-
-
-def test_new_data_and_records_are_not_synced(path: pathlib.Path) -> None:
-    with pnc_vol.File(path, "w") as f:
-        f["x"] = np.arange(100)
-        f.create_dataset("r", (1, 10), "f8", maxshape=(None, 10))
-    system = TraceSystem()
-    with pnc_vol.File(path, "r+", system=system) as f:
-        f["x"][:] = 1
-        f.flush()
-        f["r"].resize(3, axis=0)
-        f["r"][1:] = 2
-        f.flush()
-        assert not system.matching(name=SYNCS)
 
 
 @pytest.mark.parametrize("burst_buf", [False, True])

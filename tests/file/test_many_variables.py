@@ -90,15 +90,6 @@ def test_names_of_axes_are_judged_by_the_dimensions_of_their_time() -> None:
         assert sorted(f) == ["a", "b"]
 
 
-def test_data_with_records_and_names_of_axes(tmp_path: pathlib.Path) -> None:
-    values = np.arange(12.0).reshape(4, 3)
-    with pnc_vol.File(tmp_path / "records.nc", "w") as f:
-        for name in ("a", "b"):
-            f.create_dataset(name, data=values, maxshape=(None, 3), dims=("time", "x"))
-    with pnc_vol.File(tmp_path / "records.nc") as f:
-        assert all((f[name][:] == values).all() and f[name].dims[0].label == "time" for name in ("a", "b"))
-
-
 # ------------------------------------------------------------------------------------------------- reads
 
 

@@ -13,7 +13,7 @@ import pytest
 from kills import forked, kill_after
 
 import pnc_vol
-from pnc_vol.errors import ClosedFileError, ForkedFileError
+from pnc_vol.errors import ForkedFileError
 
 
 def writer(path: pathlib.Path, pipe: int) -> None:
@@ -161,16 +161,6 @@ def test_the_end_of_a_forked_child_harms_nothing(path: pathlib.Path, publish: st
 
 
 # ------------------------------------------------------------------------------------- being closed
-
-
-def test_closing_twice_and_using_what_is_closed(path: pathlib.Path) -> None:
-    f = pnc_vol.File(path, "w")
-    x = f.create_dataset("x", (3,), "f4")
-    f.close()
-    f.close()
-    for action in (lambda: x[0], lambda: x.__setitem__(0, 1), lambda: x.iget(0)):
-        with pytest.raises(ClosedFileError):
-            action()
 
 
 def test_counts(path: pathlib.Path) -> None:
