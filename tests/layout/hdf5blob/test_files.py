@@ -179,11 +179,3 @@ def test_what_ranks_write_equals_the_c_program_byte_for_byte(tmp_path: Path) -> 
         assert list(ours) == list(theirs)
         for name, values in theirs.items():
             assert ours[name][...].tobytes() == values[...].tobytes(), name
-
-
-@on_ranks
-@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (3, 2)])
-def test_every_kind_of_element_comes_back(tmp_path: Path, ranks: int, nodes: int) -> None:
-    env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
-    told = run_mpi(ranks, PROGRAMS / "ranks_blob_kinds.py", tmp_path / "x.h5", "hdf5blob", env=env).stdout
-    assert told.count("all kinds") == ranks
