@@ -276,5 +276,6 @@ def test_by_the_environment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pnc_vol.File(path, "r") as f:
         assert f["t"][::2].tolist() == [[0, 8, 0, 0, 0, 0, 0, 0], [2, 0, 2, 0, 2, 0, 2, 0]]
     assert names(path) == ["set.nc.0000"]
+    monkeypatch.undo()
     with pnc_vol.File(f"{path}.0000", layout="canonical") as f:
         assert "D1.offsets" in f
