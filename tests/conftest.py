@@ -55,7 +55,6 @@ def pytest_collection_finish() -> None:
 # a worker waits for the other.
 LONG = {
     "tests/parity/h5py_suite/test_suite.py": 130,
-    "tests/file/test_faults.py": 125,
     "tests/test_docs.py": 90,
     "tests/testing/test_crash.py": 90,
     "tests/mpi/test_faults.py": 90,
@@ -125,10 +124,8 @@ SWEEPS = {
     "tests/drivers/cache/test_faults.py": 3,
     "tests/file/test_damaged_hdf5_sets.py::test_a_damage": 5,
     "tests/file/test_damaged_sets.py::test_a_damage": 3,
-    "tests/file/test_faults.py": 6,
     "tests/file/test_session.py::test_a_killed_writer": 3,
     "tests/file/test_processes.py": 2,
-    "tests/file/test_resizing.py::test_a_kill": 4,
     "tests/interop/xarray/test_stored_encodings.py::test_the_old_file_stays_if_a_task": 4,
     "tests/format/test_malformed.py::test_case": 3,
     "tests/log/test_faults.py::test_a_stop_at_any_call": 0,
