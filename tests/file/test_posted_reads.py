@@ -126,8 +126,9 @@ def test_an_array_that_does_not_fit_is_refused_at_once(path: str) -> None:
         f.flush()
 
 
-def test_what_does_not_fit_into_the_columns_goes_on(tmp_path: pathlib.Path) -> None:
-    wanted = np.random.default_rng(0).random((300, 8000))
+@pytest.mark.parametrize("columns", [8000, 8192])
+def test_what_does_not_fit_into_the_columns_goes_on(tmp_path: pathlib.Path, columns: int) -> None:
+    wanted = np.random.default_rng(0).random((300, columns))
     large = np.arange(20_000.0)
     with pnc_vol.File(tmp_path / "large.nc", "w") as f:
         f["x"], f["large"] = wanted, large

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from other_process import Other
 import pnc_vol
 from pnc_vol.errors import FormatError, ShortFileWarning
 from pnc_vol.testing import virtual_ranks
-from pnc_vol.testing.faults import FaultSystem
+from pnc_vol.testing.faults import CHANGING, FaultSystem
 
 HALF = pnc_vol.Decomposition.from_runs([0], [4], (8,))
 
@@ -241,25 +241,69 @@ def test_a_reader_follows_a_writer(path: Path) -> None:
         assert x[...].tolist() == [0, 1, 2, 3]
 
 
-def test_a_write_that_fails_names_its_subfile(path: Path) -> None:
+def of_two(path: Path) -> dict[str, Any]:
+    """A set of two subfiles; what is in it."""
+
     def job(comm: Any) -> None:
         with pnc_vol.File(path, "w", layout="blob", driver="posix", comm=comm, subfiles=2) as f:
             f.create_dataset("a", (2, 6), "f8")[comm.rank] = 1
+            f.create_dataset("r", (3, 2), "i4", maxshape=(None, 2))[:, comm.rank] = 2
+            f["s"] = 7
 
     virtual_ranks.run(2, job, nodes=2)
-    system = FaultSystem(fail_at=0, errno=errno.ENOSPC, mode="forever")
-    with pnc_vol.File(path, "r+", system=system) as f:
-        f["a"][:, 1:3] = 7
-        system.fail_at = system.count + 1
-        with pytest.raises(pnc_vol.FlushError) as caught:
-            f.flush()
-        system.heal()
-    for failure in caught.value.errors:
-        assert failure.errno == errno.ENOSPC
-        assert failure.variable == "/a"
-        assert failure.message.endswith(("(subfile set.nc.0000)", "(subfile set.nc.0001)"))
-    with pnc_vol.File(path) as f:
-        assert f["a"][...].tolist() == [[1, 7, 7, 1, 1, 1]] * 2
+    return {"a": [[1] * 6] * 2, "r": [[2, 2]] * 3, "s": 7}
+
+
+def put(f: Any) -> dict[str, Any]:
+    f["a"][:, 1:3] = 7
+    return {"a": [[1, 7, 7, 1, 1, 1]] * 2}
+
+
+def append(f: Any) -> dict[str, Any]:
+    f["r"].resize(4, axis=0)
+    f["r"][3] = 9
+    return {"r": [[2, 2]] * 3 + [[9, 9]]}
+
+
+def define(f: Any) -> dict[str, Any]:
+    f.create_dataset("new", (2, 3), "f8")[1] = 5
+    return {"new": [[0] * 3, [5] * 3]}
+
+
+def rename(f: Any) -> dict[str, Any]:
+    f.move("s", "moved")
+    f.move("a", "b")
+    return {"s": None, "moved": 7, "a": None, "b": [[1] * 6] * 2}
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("change", [put, append, define, rename])
+def test_what_fails_in_a_flush_names_a_subfile_and_is_done_by_the_next_one(
+    path: Path, change: Callable[[Any], dict[str, Any]], durable: bool
+) -> None:
+    for at in range(1, 100):
+        wanted = of_two(path)
+        system = FaultSystem(fail_at=0, errno=errno.ENOSPC, calls=CHANGING - {"fsync", "fdatasync"})
+        with pnc_vol.File(path, "r+", durable=durable, system=system) as f:
+            wanted |= change(f)
+            system.fail_at = system.count + at
+            failed: list[OSError] = []
+            try:
+                f.flush()
+            except OSError as error:
+                failed.append(error)
+                f.flush()
+        for error in failed:
+            assert "set.nc" in f"{error} {error.filename}"
+            for failure in getattr(error, "errors", ()):
+                assert failure.errno == errno.ENOSPC
+                assert failure.message.endswith(("(subfile set.nc.0000)", "(subfile set.nc.0001)"))
+        with pnc_vol.File(path) as f:
+            assert {name: f[name][...].tolist() for name in f} == {k: v for k, v in wanted.items() if v is not None}
+        if not system.fired:
+            assert at > 2
+            return
+    pytest.fail("the faults never ended")
 
 
 def test_by_the_environment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

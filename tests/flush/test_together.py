@@ -1,6 +1,6 @@
-"""What ranks write and read together, cut into windows and packed into parcels, is what numpy has; posts to many datasets.
+"""What ranks write and read together, in windows and parcels, is what numpy has; so are posts to many datasets.
 
-Of simulated ranks: pieces of all sizes, near and far, over stripes dealt in turn or in one block for each rank that writes.
+Of simulated ranks: pieces of all sizes, near and far, over stripes in turn or one block for each rank that writes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ N = 400_000
 @given(
     seed=st.integers(0, 1 << 32),
     ranks=st.integers(2, 7),
-    nodes=st.integers(1, 3),
+    nodes=st.integers(1, 7),
     in_turn=st.booleans(),
     longest=st.sampled_from([1, 4, 300]),
-    gaps=st.sampled_from([3, 300, 70_000]),
+    gaps=st.sampled_from([3, 256, 300, 65536, 70_000]),
+    even=st.booleans(),
     hints=st.fixed_dictionaries(
         {"cb_nodes": st.sampled_from(["1", "3"]), "cb_buffer_size": st.sampled_from(["4096", "65536", "16777216"])},
         optional={"striping_unit": st.sampled_from(["512", "4096"]), "striping_factor": st.sampled_from(["2", "4"])},
@@ -40,12 +41,17 @@ def test_pieces_of_ranks(
     in_turn: bool,
     longest: int,
     gaps: int,
+    even: bool,
     hints: dict[str, str],
 ) -> None:
     path, rng = tmp_path_factory.mktemp("together") / "x.nc", np.random.default_rng(seed)
-    step = rng.integers(1, gaps + 1, min(300, N // gaps)) + rng.integers(0, longest, min(300, N // gaps))
-    start = np.cumsum(step) - step
+    step = rng.integers(1, gaps + 1, min(300, N // (gaps + longest))) + rng.integers(
+        0, longest, min(300, N // (gaps + longest))
+    )
     length = np.minimum(rng.integers(1, longest + 1, len(step)), step)
+    if even:
+        step, length = np.full(len(step), gaps + longest), np.full(len(step), longest)
+    start = np.cumsum(step) - step
     owner, wanted = rng.integers(0, ranks, len(step)), np.full(N, -1, "i1")
     for s, n, rank in zip(start.tolist(), length.tolist(), owner.tolist(), strict=True):
         wanted[s : s + n] = rank
@@ -81,7 +87,7 @@ def test_pieces_larger_than_a_message(tmp_path: Path) -> None:
             with x.collective:
                 assert np.array_equal(x[0, 1 - comm.rank], np.arange(x.shape[2]) % 251)
 
-    run(2, job, timeout=60)
+    run(2, job, nodes=2, timeout=60)
     with pnc_vol.File(tmp_path / "x.nc") as f:
         assert np.array_equal(f["x"][0], np.broadcast_to(np.arange((3 << 20) + 13) % 251, (2, (3 << 20) + 13)))
         assert f["x"][1, 1, 3:10].tolist() == [0, 0, 0, 7, 0, 7, 0]

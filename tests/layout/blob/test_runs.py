@@ -1,4 +1,4 @@
-"""Whatever ranks write into blobs, any runs of it are read as numpy has them: what is their own, of others, or of nobody."""
+"""Whatever ranks write into blobs, any runs of it are read as numpy has them: whoever owns it, or nobody."""
 
 from __future__ import annotations
 
@@ -50,11 +50,9 @@ def test_any_runs(
 
     def check(f: Any) -> None:
         for first, count in reads:
-            for step in (1, 4):
-                assert np.array_equal(
-                    f["t"][1:, first : first + count : step], wanted["t"][1:, first : first + count : step]
-                )
-                assert np.array_equal(f["f"][first : first + count : step], wanted["f"][first : first + count : step])
+            for at in (slice(first, first + count), slice(first, first + count, 4)):
+                assert np.array_equal(f["t"][1:, at], wanted["t"][1:, at])
+                assert np.array_equal(f["f"][at], wanted["f"][at])
 
     def job(comm: Any) -> None:
         with pnc_vol.File(path, "w", comm=comm, layout=layout, driver="posix", subfiles=min(nodes, ranks)) as f:
