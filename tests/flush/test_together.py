@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.testing.virtual_ranks import run
 
 N = 400_000
+ONE_WINDOW = {"cb_nodes": "1", "cb_buffer_size": "16777216"}
 
 
 @settings(max_examples=25, deadline=None)
+@example(1, 7, 7, False, 4, 300, False, False, ONE_WINDOW)
+@example(2, 7, 7, True, 4, 256, True, True, ONE_WINDOW)
 @given(
     seed=st.integers(0, 1 << 32),
     ranks=st.integers(2, 7),
@@ -28,6 +31,7 @@ N = 400_000
     longest=st.sampled_from([1, 4, 300]),
     gaps=st.sampled_from([3, 256, 300, 65536, 70_000]),
     even=st.booleans(),
+    blocks=st.booleans(),
     hints=st.fixed_dictionaries(
         {"cb_nodes": st.sampled_from(["1", "3"]), "cb_buffer_size": st.sampled_from(["4096", "65536", "16777216"])},
         optional={"striping_unit": st.sampled_from(["512", "4096"]), "striping_factor": st.sampled_from(["2", "4"])},
@@ -42,6 +46,7 @@ def test_pieces_of_ranks(
     longest: int,
     gaps: int,
     even: bool,
+    blocks: bool,
     hints: dict[str, str],
 ) -> None:
     path, rng = tmp_path_factory.mktemp("together") / "x.nc", np.random.default_rng(seed)
@@ -53,6 +58,8 @@ def test_pieces_of_ranks(
         step, length = np.full(len(step), gaps + longest), np.full(len(step), longest)
     start = np.cumsum(step) - step
     owner, wanted = rng.integers(0, ranks, len(step)), np.full(N, -1, "i1")
+    if blocks:
+        owner.sort()
     for s, n, rank in zip(start.tolist(), length.tolist(), owner.tolist(), strict=True):
         wanted[s : s + n] = rank
 
