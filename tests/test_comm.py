@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import virtual_ranks
 
 import pnc_vol
 from pnc_vol import errors
-from pnc_vol.testing import virtual_ranks
+
+ENV = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def travelled(error: BaseException, failed: list[int], size: int) -> BaseException:
@@ -88,7 +91,9 @@ def test_errors_of_unknown_classes_arrive_as_what_they_derive_from(error: BaseEx
 
 def test_what_is_no_communicator_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    done = subprocess.run([sys.executable, __file__, "number", tmp_path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, __file__, "number", tmp_path], capture_output=True, text=True, timeout=60, env=ENV
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("TypeError "), done.stdout
     assert "an mpi4py intracommunicator" in done.stdout
@@ -97,7 +102,9 @@ def test_what_is_no_communicator_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("when", ["initialize", "finalize"])
 def test_without_mpi_a_communicator_is_an_error_and_no_abort(tmp_path: Path, when: str) -> None:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    job = subprocess.run([sys.executable, __file__, when, tmp_path], capture_output=True, text=True, timeout=60)
+    job = subprocess.run(
+        [sys.executable, __file__, when, tmp_path], capture_output=True, text=True, timeout=60, env=ENV
+    )
     assert job.returncode == 0, job.stderr
     assert job.stdout.startswith("OperationError no file can be opened with comm=: MPI"), job.stdout
 

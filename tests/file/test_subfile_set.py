@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import virtual_ranks
 from other_process import Other
 
 import pnc_vol
 from pnc_vol.errors import FormatError, ShortFileWarning
-from pnc_vol.testing import virtual_ranks
 from pnc_vol.testing.faults import CHANGING, FaultSystem
 
 HALF = pnc_vol.Decomposition.from_runs([0], [4], (8,))

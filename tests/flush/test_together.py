@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from virtual_ranks import run
 
 import pnc_vol
-from pnc_vol.testing.virtual_ranks import run
 
 N = 400_000
 ONE_WINDOW = {"cb_nodes": "1", "cb_buffer_size": "16777216"}

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from virtual_mpi import Intracomm
+from virtual_ranks import run
 
 import pnc_vol
 from pnc_vol.errors import FlushError

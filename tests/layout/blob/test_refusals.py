@@ -12,10 +12,10 @@ from typing import Any
 import netCDF4
 import numpy as np
 import pytest
+import virtual_ranks
 
 import pnc_vol
 from pnc_vol.errors import FormatError
-from pnc_vol.testing import virtual_ranks
 
 RUNS = (([0, 4], [2, 1]), ([2], [2]))
 """What each rank owns of six elements; the last one is in no blob."""

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from virtual_ranks import run
 
 import pnc_vol
-from pnc_vol.testing.virtual_ranks import run
 
 N, RECORDS = 60, 3
 RUNS = st.lists(st.tuples(st.integers(0, N - 1), st.integers(1, N)), min_size=1, max_size=5)

@@ -11,7 +11,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-import virtual_ranks
 from e3sm_reference import CANONICAL, FOLDER, HDF5_BLOBS, NETCDF_BLOBS, content
 
 import pnc_vol

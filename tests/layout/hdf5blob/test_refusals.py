@@ -14,10 +14,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import virtual_ranks
 
 import pnc_vol
 from pnc_vol.errors import CorruptHeaderError, FormatError, MissingPackageError, NotCDFError
-from pnc_vol.testing import virtual_ranks
 
 
 @pytest.fixture
