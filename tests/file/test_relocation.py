@@ -191,7 +191,7 @@ def test_data_that_a_header_claims_and_the_file_lacks_are_not_copied(path: pathl
         f.create_dataset("b", (1 << 29,), "u1", fillvalue=None)[:5] = 1
     os.truncate(path, 2000)
     system = TraceSystem()
-    with pytest.warns(PncVolWarning, match="are missing at the end"):
+    with pytest.warns(pnc_vol.PncVolWarning, match="are missing at the end"):
         f = pnc_vol.File(path, "r+", system=system)
     with f:
         f.attrs["note"] = "n" * 9000
