@@ -385,8 +385,6 @@ def test_what_is_no_script_is_said_in_one_line(tmp_path: Path, verb: str) -> Non
         ("view https://x.y/z.nc", "no addresses"),
         ("profile a.nc", "it is no timeline"),
         ("profile cut.json", "it is no timeline"),
-        ("jobs cut.json", "it is no description of a study: line 1 is no JSON"),
-        ("jobs .", "it has no jobs.json"),
         ("doctor none", "there is no such directory"),
         ("link a.h5 l.h5", "pnc-vol: a.h5: it is an HDF5 file already"),
         ("convert --compression zip a.nc c.h5", "--compression 'zip'"),
