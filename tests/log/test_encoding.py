@@ -1,36 +1,25 @@
-"""What is written is the document's bytes, and comes back as it was."""
+"""What is written is the document's bytes: of headers, entries and values, of commit logs and definitions."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
-import itertools
+import os
 import struct
-import timeit
-from collections.abc import Callable
+import sys
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from log_entries import encode_entry, values_of
+from kills import logged_job
+from log_bytes import CODES, COMMIT, MAGIC, SLOTS, commit_header, documented, entry, told
 
-from pnc_vol.errors import LogError
-from pnc_vol.log import encoding as layout
-from pnc_vol.log.decoding import read_log
-from pnc_vol.log.encoding import (
-    ITYPES,
-    NATIVE,
-    NUM_ENTRIES_AT,
-    Entry,
-    LogHeader,
-    encode_header,
-    encode_vara,
-    encode_varn,
-    encode_vars,
-    itype_of,
-)
+import pnc_vol
+from pnc_vol.errors import LogRefusedError
+
+ORDER = "<" if sys.byteorder == "little" else ">"
 
 
 @pytest.mark.parametrize(
@@ -40,195 +29,88 @@ def test_examples(name: str) -> None:
     assert doctest.testmod(importlib.import_module(f"pnc_vol.{name}")).failed == 0
 
 
-def test_the_header_byte_by_byte() -> None:
-    header = LogHeader("out.nc", "node1", 4, 3, 2, 7, byteorder="<")
-    assert encode_header(header) == b"".join(
-        [
-            b"PnetCDF1",
-            b"CDF5\0\0\0\0",
-            struct.pack("<2i", 0, 0),
-            struct.pack("<5q", 4, 3, 2, 7, 88),
-            struct.pack("<i", 6) + b"out.nc\0\0",
-            struct.pack("<i", 5) + b"node1\0\0\0",
-        ]
-    )
-    big = encode_header(header._replace(byteorder=">", is_external=True))
-    assert big[16:24] == bytes([0, 0, 0, 1, 0, 0, 0, 1])
-    assert big[24:64] == struct.pack(">5q", 4, 3, 2, 7, 88)
+def work(f: Any) -> None:
+    """A post of each kind, and one of each type."""
+    a = f.create_dataset("a", (4, 6), "f8")
+    k = f.create_dataset("k", (8,), ">i2")
+    s = f.create_dataset("s", (), "i4")
+    for number, (dtype, _) in enumerate(CODES.items()):
+        f.create_dataset(f"t{number:02}", (3,), dtype)
+    a[1:3] = np.arange(12).reshape(2, 6)
+    k[1:6:2] = [7, 8, 9]
+    a.iput_many([[0, 2], [3, 0]], [[1, 3], [1, 1]], [1, 2, 3, 4])
+    s[()] = 42
+    for number, (dtype, _) in enumerate(CODES.items()):
+        # rows that follow each other would wait in the slot of the commit log
+        f[f"t{number:02}"][::2] = np.array([65, 66], "u1").view("S1") if dtype == "S1" else np.array([1, 2], dtype)
 
 
-def test_the_count_is_put_where_it_belongs() -> None:
-    data = bytearray(encode_header(LogHeader("out.nc")))
-    data[NUM_ENTRIES_AT : NUM_ENTRIES_AT + 8] = struct.pack(NATIVE + "q", 1)
-    assert bytes(data) == encode_header(LogHeader("out.nc", num_entries=1))
+def test_a_log_byte_by_byte(tmp_path: Path, logs: Path) -> None:
+    path = tmp_path / "x.nc"
+    (meta,) = logged_job(path, logs, work)
+    posts: list[tuple[Any, str, int, list[list[int]], Any]] = [
+        ("vara", "f8", 0, [[1, 0], [2, 6]], range(12)),
+        ("vars", "i2", 1, [[1], [3], [2]], [7, 8, 9]),
+        (2, "f8", 0, [[0, 2, 3, 0], [1, 3, 1, 1]], [1, 2, 3, 4]),
+        ("vara", "i4", 2, [[], []], [42]),
+        ("vars", "S1", 3, [[0, 0], [2, 1], [2, 1]], [b"A", b"B"]),
+        *(("vars", dtype, 3 + i, [[0], [2], [2]], [1, 2]) for i, dtype in enumerate(CODES) if i),
+    ]
+    entries, data = [], MAGIC
+    for kind, dtype, varid, coords, values in posts:
+        raw = np.array(list(values), dtype).tobytes()
+        entries.append(entry(kind, CODES[dtype], varid, len(data), len(raw), *coords, order=ORDER))
+        data += raw
+    told_most = struct.unpack_from(ORDER + "q", meta.read_bytes(), 40)[0]
+    assert told_most == 2
+    expected = documented(entries, path=str(path), node=os.uname().nodename, order=ORDER, most=told_most)
+    assert meta.read_bytes()[: len(expected)].hex(" ", 8) == expected.hex(" ", 8)
+    assert not meta.read_bytes()[len(expected) :].strip(b"\0"), "what is reserved ahead"
+    assert meta.with_suffix(".data").read_bytes()[: len(data)] == data
 
 
-def test_entries_byte_by_byte() -> None:
-    fixed = struct.pack(NATIVE + "q4i2q", 72, -3, 9, 5, 2, 8, 96)
-    assert encode_vara(9, 5, (1, 2), [3, 4], 8, 96) == fixed + struct.pack(NATIVE + "4q", 1, 2, 3, 4)
-    fixed = struct.pack(NATIVE + "q4i2q", 64, -4, 4, 3, 1, 104, 6)
-    assert encode_vars(4, 3, [0], [3], [2], 104, 6) == fixed + struct.pack(NATIVE + "3q", 0, 3, 2)
-    fixed = struct.pack(NATIVE + "q4i2q", 104, 2, 9, 0, 2, 138, 16)
-    coords = struct.pack(NATIVE + "8q", 3, 0, 3, 2, 1, 1, 1, 1)
-    assert encode_varn(9, 0, [[3, 0], [3, 2]], [[1, 1], [1, 1]], 138, 16) == fixed + coords
-    assert len(encode_vara(6, 2, (), (), 8, 4)) == 40
+@pytest.mark.parametrize(("sync", "version"), [("none", 3), ("each", 2)])
+def test_a_commit_log_byte_by_byte(sync: str, version: int, tmp_path: Path, logs: Path) -> None:
+    """A post is committed with ``sync=each``, and else is in the open group."""
+
+    def few(f: Any) -> None:
+        f.create_dataset("x", (4, 4), "i4")[::2, ::2] = 7
+
+    path = tmp_path / "x.nc"
+    (meta,) = logged_job(path, logs, few, burst_buf_sync=sync)
+    commit = meta.with_suffix(".commit").read_bytes()
+    log_id = commit[16:32]
+    empty = bytearray(commit_header(log_id, version, path=str(path).encode()))
+    empty[32:48] = os.getxattr(path, "user.pnc_vol.id")
+    at = len(empty) - SLOTS[version]
+    empty[at - 4 : at] = struct.pack("<I", crc32(empty[: at - 4]))
+    assert commit[:at] == empty[:at]
+    values = struct.pack(ORDER + "4i", 7, 7, 7, 7)
+    one = entry("vars", 6, 0, 8, 16, [0, 0], [2, 2], [2, 2], order=ORDER)
+    end = struct.unpack_from(ORDER + "q", meta.read_bytes(), 56)[0] + len(one)
+    if sync == "each":
+        body = struct.pack("<HHIQ5QI", 64, COMMIT, crc32(one), 1, 1, 0, end, 24, 1, crc32(values))
+        assert commit[len(empty) :].rstrip(b"\0") == (body + struct.pack("<I", crc32(body, crc32(log_id)))).rstrip(
+            b"\0"
+        )
+    else:
+        assert commit[at:].rstrip(b"\0") == struct.pack("<QQ", crc32(one) ^ crc32(values), 1).rstrip(b"\0")
 
 
-def test_the_way_of_most_posts_is_short() -> None:
-    arguments = 9, 5, (100, 200), (3, 4), 8, 96
-    best = min(timeit.repeat(lambda: encode_vara(*arguments), number=2000, repeat=5)) / 2000
-    assert best < 20e-6  # 1 to 2 microseconds on a machine that is not busy
+def test_the_definitions(tmp_path: Path, logs: Path) -> None:
+    """The line before the first is of the file; each has the CRC of what it says."""
+    (meta,) = logged_job(tmp_path / "x.nc", logs, lambda f: f.create_dataset("g/x", (2,), "i4").__setitem__(0, 1))
+    lines = meta.with_suffix(".defs").read_bytes().rstrip(b"\0").splitlines()
+    assert [int(line[:8], 16) for line in lines] == [crc32(line[9:]) for line in lines]
+    assert told(meta)["variables"] == {"0": "/g/x"}
+    assert b'"base"' in lines[0]
 
 
-@pytest.mark.parametrize("code", sorted(ITYPES))
-def test_types_have_one_code(code: int) -> None:
-    dtype = np.dtype(NATIVE + ITYPES[code])
-    assert itype_of(dtype) == (code if code != layout.LONG else 10)
-    assert itype_of(dtype.newbyteorder(">")) == itype_of(dtype)
-
-
-@pytest.mark.parametrize("dtype", ["f2", "c8", "S2", "U1", "O", "?"])
-def test_types_that_no_log_has(dtype: str) -> None:
-    with pytest.raises(LogError, match="holds no values of type"):
-        itype_of(dtype)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: encode_header(LogHeader("a\0b")),
-        lambda: encode_header(LogHeader("a", num_ranks=-1)),
-        lambda: encode_header(LogHeader("a", format=b"CDF5")),
-        lambda: encode_varn(9, 0, [[1, 2]], [[1]], 8, 8),
-        lambda: encode_varn(9, 0, np.zeros((0, 2)), np.zeros((0, 2)), 8, 8),
-    ],
-)
-def test_what_cannot_be_written_is_refused(make: Callable[[], bytes]) -> None:
-    with pytest.raises(LogError):
-        make()
-
-
-# --------------------------------------------------------------------------------------- there and back
-
-
-def entry(kind: str, start: Any, count: Any, stride: Any = None, itype: int = 9, varid: int = 0, at: int = 8) -> Entry:
-    starts, counts = np.array(start, np.int64), np.array(count, np.int64)
-    n = int(counts.prod(axis=1).sum()) * np.dtype(ITYPES[itype]).itemsize
-    strides = None if stride is None else np.array(stride, np.int64)
-    return Entry(kind, itype, varid, starts.shape[1], at, n, starts, counts, strides)
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> tuple[LogHeader, list[Entry]]:
-    order = draw(st.sampled_from("<>"))
-    entries, at = [], 8
-    for _ in range(draw(st.integers(0, 6))):
-        kind = draw(st.sampled_from(["var", "var1", "vara", "vars", "varn"]))
-        ndims = draw(st.integers(0, 4))
-        n = draw(st.integers(1, 5)) if kind == "varn" else 1
-        far, few = st.integers(0, 2**50), st.integers(0, 3)
-
-        def rows(numbers: st.SearchStrategy[int], n: int = n, ndims: int = ndims) -> Any:
-            return np.array(draw(st.lists(numbers, min_size=n * ndims, max_size=n * ndims)), np.int64).reshape(n, ndims)
-
-        counts = np.ones((n, ndims), np.int64) if kind == "var1" else rows(few)
-        stride = rows(st.integers(1, 2**40), 1)[0] if kind == "vars" else None
-        code = draw(st.sampled_from([code for code in ITYPES if code != layout.LONG]))
-        made = entry(kind, rows(far), counts, stride, code, draw(st.integers(0, 2**31 - 1)), at)
-        entries.append(made)
-        at += made.data_len
-    text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
-    ranks = draw(st.integers(1, 2**31 - 1))
-    rank = draw(st.integers(0, ranks - 1))
-    most = max((e.ndims for e in entries), default=0)
-    path, node = draw(text), draw(text)
-    return LogHeader(path, node, ranks, rank, most, len(entries), byteorder=order), entries
-
-
-def same(a: Entry, b: Entry) -> bool:
-    return all(np.array_equal(getattr(a, f), getattr(b, f)) for f in Entry.__slots__ if f not in ("offset", "size"))
-
-
-@settings(deadline=None, max_examples=150)
-@given(logs())
-def test_there_and_back(made: tuple[LogHeader, list[Entry]]) -> None:
-    header, entries = made
-    head = encode_header(header)
-    bodies = [encode_entry(e, byteorder=header.byteorder) for e in entries]
-    size = 8 + sum(e.data_len for e in entries)
-    log = read_log(head + b"".join(bodies), size)
-    assert log.header == header._replace(entry_begin=len(head))
-    assert (log.layout, log.findings, log.torn_bytes, log.counted) == ("documented", (), 0, len(entries))
-    assert len(log.entries) == len(entries)
-    assert all(same(a, b) for a, b in zip(log.entries, entries, strict=True))
-    places = list(itertools.accumulate([len(head), *map(len, bodies)]))
-    assert [e.offset for e in log.entries] == places[:-1]
-    assert log.entries.end.tolist() == places[1:]
-    check_rows(log.entries, entries)
-
-
-def check_rows(found: Any, entries: list[Entry]) -> None:
-    """The columns hold what the entries hold, one row for each sub-request."""
-    seen: dict[int, list[Any]] = {i: [] for i in range(len(entries))}
-    for rows in found.rows():
-        stride = rows.start * 0 if rows.stride is None else rows.stride
-        for i, *numbers in zip(rows.entry.tolist(), rows.start, rows.count, stride, strict=True):
-            seen[i].append([a.tolist() for a in numbers])
-    for i, e in enumerate(entries):
-        if not e.ndims:
-            assert seen[i] == [[[], [], []]]
-            continue
-        stride = [0] * e.ndims if e.stride is None else e.stride.tolist()
-        assert seen[i] == [[s, c, stride] for s, c in zip(e.start.tolist(), e.count.tolist(), strict=True)]
-
-
-@settings(deadline=None, max_examples=10)
-@given(logs())
-def test_cut_at_every_byte(made: tuple[LogHeader, list[Entry]]) -> None:
-    header, entries = made
-    head = encode_header(header)
-    bodies = [encode_entry(e, byteorder=header.byteorder) for e in entries]
-    ends = list(itertools.accumulate([len(head), *map(len, bodies)]))
-    whole = head + b"".join(bodies)
-    size = 8 + sum(e.data_len for e in entries)
-    for cut in range(len(whole)):
-        if cut < len(head):
-            with pytest.raises(LogError):
-                read_log(whole[:cut], size)
-            continue
-        log = read_log(whole[:cut], size)
-        n = sum(end <= cut for end in ends) - 1
-        assert (len(log.entries), log.torn_bytes) == (n, cut - ends[n])
-        assert all(same(a, b) for a, b in zip(log.entries, entries[:n], strict=True))
-
-
-def test_a_whole_variable_has_no_coordinates() -> None:
-    made = Entry("var", 6, 1, 2, 8, 24, np.zeros((1, 2), np.int64), np.full((1, 2), -1))
-    log = read_log(encode_header(LogHeader("x", num_entries=1)) + encode_entry(made), 32)
-    assert same(log.entries[0], made)
-    assert log.entries[0].size == 40
-    assert log.entries.whole.tolist() == [True]
-    assert list(log.entries.rows()) == []
-
-
-def test_values_in_the_types_of_the_file_are_left_to_the_file() -> None:
-    made = entry("vara", [[0]], [[3]])
-    body = encode_entry(made)[:32] + struct.pack(NATIVE + "q", 6) + encode_entry(made)[40:]
-    log = read_log(encode_header(LogHeader("x", num_entries=1, is_external=True)) + body, 14)
-    assert (log.counted, log.entries[0].data_len, log.torn_bytes) == (1, 6, 0)
-
-
-@pytest.mark.parametrize(("size", "dtype"), [(4, "i4"), (8, "i8")])
-def test_a_long_is_as_long_as_its_data(size: int, dtype: str) -> None:
-    body = encode_vara(layout.LONG, 0, (0,), (3,), 8, 3 * size)
-    log = read_log(encode_header(LogHeader("x", num_entries=1)) + body, 8 + 3 * size)
-    data = b"PnetCDF1" + np.array([1, -2, 3], dtype).tobytes()
-    assert values_of(log, 0, data).tolist() == [1, -2, 3]
-    short = read_log(encode_header(LogHeader("x", num_entries=1)) + body, 8 + 3 * size - 1)
-    assert (len(short.entries), short.counted) == (0, 0)
-
-
-def test_an_entry_that_is_not_there() -> None:
-    log = read_log(encode_header(LogHeader("x")), 8)
-    with pytest.raises(IndexError, match="no entry 0"):
-        log.entries[0]
+@pytest.mark.parametrize("name", ["a", "a\x07ä"])
+def test_names_of_logs_are_safe(name: str, tmp_path: Path, logs: Path) -> None:
+    (meta,) = logged_job(tmp_path / name, logs, lambda f: f.__setitem__("x", [1]))
+    assert meta.name == f"{name if name == 'a' else 'a__'}_0_0.meta"
+    assert told(meta)["file"] == str(tmp_path / name)
+    with pytest.raises(LogRefusedError, match="another file"):
+        pnc_vol.File(tmp_path / "other", "w").close()
+        pnc_vol.replay(tmp_path / "other", meta)

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any
 
-from cache_kills import Killing
+from kills import Killing
 from mpi4py import MPI
 
 import pnc_vol

@@ -1,31 +1,21 @@
-"""Writers that are killed: ``python kills.py DIR FIRST LAST`` kills the programs of the seeds from FIRST to LAST.
-
-One process that has everything imported forks a writer for each seed. The writer says on a pipe when an operation
-returned; it is killed some time after a random one. Its log is replayed, sometimes by a process that is killed too, and
-the file must hold what had returned, and at most one operation more.
-"""
+"""Processes that end in the middle of their work: killed after they said something, at a call, or by themselves."""
 
 from __future__ import annotations
 
 import os
-import pathlib
-import shutil
 import signal
-import sys
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from log_programs import Program, Run, after, complaint, mixed
-
 import pnc_vol
-from pnc_vol.log import short_posts
+from pnc_vol.testing.faults import CHANGING, HookedSystem
 
-STEPS = 70
-LARGE = 1 << 26
+PAGE = os.sysconf("SC_PAGESIZE")
 
 
 def forked(work: Callable[[int], None]) -> tuple[int, int]:
@@ -46,7 +36,7 @@ def forked(work: Callable[[int], None]) -> tuple[int, int]:
         os._exit(code)
 
 
-def kill_after(child: int, reading: int, acks: int, seconds: float) -> tuple[int, bool]:
+def kill_after(child: int, reading: int, acks: int, seconds: float = 0.0) -> tuple[int, bool]:
     """Kill the child some time after it spoke for the `acks`-th time; how often it spoke, and whether it was alive."""
     heard = 0
     while heard < acks and (more := os.read(reading, acks - heard)):
@@ -61,103 +51,62 @@ def kill_after(child: int, reading: int, acks: int, seconds: float) -> tuple[int
     return heard, os.WIFSIGNALED(status)
 
 
-def one(folder: pathlib.Path, seed: int) -> None:
-    random = np.random.default_rng([seed, 1])
-    path, logs = str(folder / "x.nc"), folder / "logs"
-    logs.mkdir()
-    options: dict[str, object] = {
-        "burst_buf": True,
-        "burst_buf_dirname": str(logs) if random.integers(0, 2) else "",
-        "burst_buf_flush_buffer_size": int(random.choice([0, 70_000])),
-        "burst_buf_sync": str(random.choice(["none", "none", "none", "each"])),
-        "burst_buf_capacity": int(random.choice([0, 0, 150_000])),
-        "buffer_size": int(random.choice([LARGE, LARGE, 64 << 10])),
-    }
-    whole = options["buffer_size"] == LARGE and not options["burst_buf_capacity"]
-
-    # Small posts go to the slot of the log at once, or when some came in a row.
-    stretch = int(random.choice([1, 1, 3, 16]))
-
-    def write(pipe: int) -> None:
-        short_posts.STRETCH = stretch
-        run, program = Run(path, options), Program(seed, cancels=whole)
-        for _ in range(STEPS):
-            program.step()(run)
-            os.write(pipe, b".")
-        run.f.close()
-
-    done, alive = kill_after(*forked(write), int(random.integers(0, STEPS + 1)), random.exponential(0.001))
-    if not os.path.exists(path):
-        assert not done
-        return
-    options = {"burst_buf_dirname": options["burst_buf_dirname"]}
-    how = int(random.integers(0, 4))
-    if how == 0:
-        # A replay that is killed, and another one.
-        kill_after(*forked(lambda pipe: replay(path, options)), 0, random.exponential(0.01))
-    if how == 1:
-        with pnc_vol.File(path, "r+", recover=True, **options):
-            pass
-    elif how == 2:
-        # Twice from a copy of the logs: the second time nothing is left to be done.
-        from pnc_vol.options import resolve
-        from pnc_vol.recovery.leftovers import abandoned_logs
-
-        found = abandoned_logs(path, resolve(options))
-        if found:
-            sound(pnc_vol.replay(path, found))
-            content = pathlib.Path(path).read_bytes()
-            report = pnc_vol.replay(path, found)
-            assert not report.replayed, report
-            sound(report)
-            assert pathlib.Path(path).read_bytes() == content
-    else:
-        replay(path, options)
-    # Nothing is left to be warned of: warnings are errors here.
-    pnc_vol.File(path, "r+", burst_buf=True, **options).close()
-    before, behind = (after(seed, min(n, STEPS), cancels=whole) for n in (done, done + 1))
-    wrong = complaint(path, before, behind)
-    if wrong and not whole:
-        wrong = mixed(path, before, behind)
-    assert not wrong, f"after {done} operations (alive: {alive}): {wrong}"
+def ended(work: Callable[[], object]) -> None:
+    """Do `work` in a process that then ends without an error."""
+    child, reading = forked(lambda _: work())
+    os.close(reading)
+    assert os.waitpid(child, 0)[1] == 0
 
 
-def replay(path: str, options: dict[str, object]) -> None:
-    sound(pnc_vol.replay(path, **options))
+def killed_job(path: str | Path, work: Callable[[Any], object], mode: str = "w", **options: Any) -> None:
+    """A job does `work` on a file with these options, and is killed before it closes it."""
+
+    def job() -> None:
+        warnings.simplefilter("ignore", pnc_vol.PncVolWarning)
+        f = pnc_vol.File(path, mode, **options)
+        work(f)
+        # while the file is held: what is let go of is closed
+        os._exit(0)
+
+    ended(job)
 
 
-def sound(report: Any) -> None:
-    """Nothing but the post that was under way was dropped."""
-    assert report.torn <= 1, report
-    assert (report.damaged, report.failed, report.uncounted) == (False, 0, 0), report
+def logged_job(path: str | Path, logs: str | Path, work: Callable[[Any], object], mode: str = "w", **more: Any) -> Any:
+    """A job with a log in the folder `logs` is killed; the metadata logs that are there then."""
+    killed_job(path, work, mode, burst_buf=True, burst_buf_dirname=str(logs), **more)
+    return sorted(Path(logs).glob("*/*.meta"))
 
 
-def warm_up(folder: pathlib.Path) -> None:
-    """Load what a writer and a replay load: otherwise each child does."""
-    folder.mkdir()
-    run, program = Run(str(folder / "x.nc"), {"burst_buf": True}), Program(0)
-    for _ in range(STEPS):
-        program.step()(run)
-    run.f.close()
-    pnc_vol.replay(folder / "x.nc")
-    shutil.rmtree(folder)
+class Killing(HookedSystem):
+    """At a call with this number the process is killed, in a write perhaps after a part of it."""
+
+    def __init__(self, at: int, part: float) -> None:
+        super().__init__()
+        self.at, self.part, self.count = at, part, 0
+        self._one = threading.Lock()
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self._one:
+            self.count += 1
+            last = self.count == self.at
+        if last:
+            if name == "pwrite":
+                # The kernel looks for a signal between two pages.
+                fd, data, offset = args
+                end = (offset + int(self.part * len(data))) // PAGE * PAGE
+                os.pwrite(fd, bytes(data)[: max(end - offset, 0)], offset)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().call(name, args, kwargs)
 
 
-def main() -> None:
-    folder, first, last = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    warnings.simplefilter("error")
-    warm_up(folder / "first")
-    for seed in range(first, last):
-        place = folder / str(seed)
-        place.mkdir()
-        try:
-            one(place, seed)
-        except BaseException:
-            print(f"seed {seed}")
-            raise
-        shutil.rmtree(place)
-    print(f"{last - first} kills")
+class Ending(HookedSystem):
+    """The process ends before the n-th call that changes something, counted from when `left` is set."""
 
+    left = -1
 
-if __name__ == "__main__":
-    main()
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name in CHANGING and self.left >= 0:
+            if not self.left:
+                os._exit(0)
+            self.left -= 1
+        return super().call(name, args, kwargs)

@@ -1,0 +1,50 @@
+"""Random programs with a log or a cache to which something happens, of the engine (`tests/engine`).
+
+The engine's own tests go over all options; here each configuration has a log, or a cache, with any of the others.
+"""
+
+from __future__ import annotations
+
+import random
+
+import options
+import pytest
+import run
+import shrink
+from known import known
+from ranks import EVENTS
+
+PLAIN = {"publish": "create", "deferred": False, "layout": "canonical"}
+KEPT = {
+    "log": {"store": "log", "cache": "none", **PLAIN},
+    "cache": {"cache": "flush_immediate", **PLAIN},
+    "cache that waits": {"cache": "flush_onclose", **PLAIN},
+    "coherent cache": {"cache": "coherent", **PLAIN},
+    "log over a cache": {"store": "log", "cache": "flush_immediate", **PLAIN},
+}
+NIGHTLY = 12
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plugins() -> None:
+    options.load_plugins()
+
+
+def programs(kept: str, event: str, share: int) -> list[run.Program]:
+    """Of a covering array of pairs of all other options, every so manieth."""
+    chance = random.Random(f"{kept} {event}")
+    found = options.covering(2, chance, fixed=KEPT[kept])
+    return [run.made(f"{kept} {event}:{n}", config) for n, config in enumerate(found)][::share]
+
+
+@pytest.mark.parametrize("share", [4, pytest.param(1, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("event", ["kill", "power", "error", "short", "interrupt", "memory"])
+@pytest.mark.parametrize("kept", KEPT)
+def test_what_was_promised_is_there(kept: str, event: str, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Posts go to the slot of a log as soon as one may, and are taken without a copy if they are not tiny."""
+    monkeypatch.setattr("pnc_vol.log.short_posts.STRETCH", 1)
+    monkeypatch.setattr("pnc_vol.file.post.LEAST_LENT", 256)
+    happens = EVENTS[event](10 if share > 1 else 60)
+    for program in programs(kept, event, share):
+        told = run.attempt(program, happens)
+        assert not told or known(program.config, told), shrink.script(program, told)
