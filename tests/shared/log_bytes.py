@@ -133,7 +133,7 @@ def leave(
 COMMIT, TOMBSTONE, FILL, FLUSHED = 1, 2, 3, 4
 IN_LOGS, IN_SLOT = 0, 1
 ALL = 2**64 - 1
-SLOTS = {1: 0, 2: 64, 3: 64 + 65536}
+SLOTS = {2: 64, 3: 64 + 65536}
 """Bytes of the slot, by version."""
 
 
