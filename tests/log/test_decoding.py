@@ -85,7 +85,7 @@ def test_samples_are_what_was_written(name: str, ranks: int, rank: int, counted:
     assert said["file"].endswith("/small.nc")
     text = printed(meta)
     assert states(text) == ("c" if counted else "u") * 8
-    assert [line.split()[2:6] for line in text.splitlines()[8:16]] == [
+    assert [line.split()[2:6] for line in text.splitlines()[7:15]] == [
         ["vara", "0", "double", f"{2 * rank},0"], ["vara", "1", "float", f"{rank},0"], ["vars", "3", "short", "0"],
         ["vara", "2", "int", "-"], ["varn", "3", "0", "double"], ["varn", "2", "3", "short"],
         ["vara", "1", "float", "0,2"], ["vara", "3", "short", "5"],

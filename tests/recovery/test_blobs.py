@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.recovery import gathering
+from pnc_vol.testing.faults import FaultSystem
 from pnc_vol.testing.mpi import missing, run_mpi
 
 PROGRAM = Path(__file__).parents[1] / "mpi/ranks_blob_replay.py"
@@ -101,13 +101,10 @@ def test_the_target_is_replaced_only_if_asked_and_is_never_a_subfile(base: Path,
         pnc_vol.replay(base, output=out, overwrite=True)
 
 
-def test_a_replay_that_fails_leaves_no_file(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(gathering._Writer, "flush", fail)
+def test_a_replay_that_fails_leaves_no_file(base: Path, tmp_path: Path) -> None:
+    system = FaultSystem(fail_at=1, mode="forever")
     with pytest.raises(OSError, match="No space"):
-        pnc_vol.replay(base, output=tmp_path / "one.nc")
+        pnc_vol.replay(base, output=tmp_path / "one.nc", system=system)
     assert os.listdir(tmp_path) == ["out.nc.0000"]
 
 

@@ -126,6 +126,23 @@ def test_the_calls_of_a_recovery_do_not_grow_with_the_entries(budget: int, tmp_p
         assert many - few > 100 * (10_500 * 160 // budget)
 
 
+def test_the_calls_of_a_replay_grow_with_the_datasets_and_not_with_their_square(tmp_path: Path) -> None:
+    each = []
+    for n in (20, 80, 320):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+
+        def work(f: Any, n: int = n) -> None:
+            datasets = [f.create_dataset(f"v{i}", (2,), "i4") for i in range(n)]
+            f.flush()
+            for dataset in datasets:
+                dataset[:] = 1
+
+        logged_job(folder / "f.nc", folder, work)
+        each.append(calls_of(lambda: pnc_vol.replay(folder / "f.nc", burst_buf_dirname=str(folder))) / n)  # noqa: B023
+    assert each[2] <= 1.05 * each[1]
+
+
 # --------------------------------------------------------------------------------------- many CRCs
 
 

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kills import Ending, killed_job
 
 import pnc_vol
+from pnc_vol.append_log.records import decode_records, encode_header
+from pnc_vol.disk.identity import ATTRIBUTE, UNKNOWN
 from pnc_vol.errors import LogRefusedError, PncVolWarning
-from pnc_vol.system import REAL
-from pnc_vol.testing.faults import CHANGING, HookedSystem, TraceSystem
+from pnc_vol.log.commit_log import COMMIT_LOG
+from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 
 class NoAttributes(HookedSystem):
@@ -30,23 +33,12 @@ class NoAttributes(HookedSystem):
 
 @pytest.fixture(params=["attributes", "inodes"])
 def system(request: pytest.FixtureRequest) -> Any:
-    return REAL if request.param == "attributes" else NoAttributes(REAL)
+    return (HookedSystem if request.param == "attributes" else NoAttributes)()
 
 
 def killed(path: pathlib.Path, work: Callable[[Any], object], mode: str = "w", **options: Any) -> None:
     """A job that does some work on a file with a log, and is killed."""
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                f = pnc_vol.File(path, mode, burst_buf=True, **options)
-            work(f)
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
+    killed_job(path, work, mode, burst_buf=True, **options)
 
 
 def first(f: Any) -> None:
@@ -186,22 +178,12 @@ def test_a_new_layout_is_the_same_file(tmp_path: pathlib.Path, system: Any) -> N
 def test_a_stop_in_a_new_layout(tmp_path: pathlib.Path, system: Any) -> None:
     """Whichever file has the name then, the log is that file's."""
 
-    class Stops(HookedSystem):
-        left = -1
-
-        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if name in CHANGING and self.left >= 0:
-                if not self.left:
-                    os._exit(0)
-                self.left -= 1
-            return super().call(name, args, kwargs)
-
     stops = 0
     for at in range(40):
         path = tmp_path / f"{at}.nc"
-        own = Stops(system)
+        own = Ending(system)
 
-        def work(f: Any, own: Stops = own, at: int = at) -> None:
+        def work(f: Any, own: Ending = own, at: int = at) -> None:
             x = f.create_dataset("x", (3,), "i4")
             x[:] = [1, 2, 3]
             f.flush()
@@ -249,6 +231,26 @@ def test_a_file_that_was_changed_since_is_refused(tmp_path: pathlib.Path, system
     assert content(path) == [5, 0, 9]
 
 
+def test_an_earlier_log_names_no_file(tmp_path: pathlib.Path) -> None:
+    """It belongs to whatever file its user says."""
+    path = tmp_path / "x.nc"
+    killed(path, first)
+    os.removexattr(path, ATTRIBUTE)
+    (folder,) = folders(path)
+    (commit,), (defs,) = folder.glob("*.commit"), folder.glob("*.defs")
+    bytes_now = commit.read_bytes()
+    found = decode_records(COMMIT_LOG, bytes_now)
+    header, slot = found.header, len(found.slot)
+    assert header.file != UNKNOWN
+    # the slot stays
+    old = encode_header(COMMIT_LOG, header._replace(file=UNKNOWN), slot)[:-slot]
+    commit.write_bytes(old + bytes_now[len(old) :])
+    lines = defs.read_bytes().rstrip(b"\0").splitlines(keepends=True)
+    defs.write_bytes(b"".join(line for line in lines if b'"base"' not in line))
+    assert pnc_vol.replay(path).replayed == 1
+    assert content(path) == [5, 0, 0]
+
+
 def test_a_file_without_a_log_has_no_identity(tmp_path: pathlib.Path) -> None:
     with pnc_vol.File(tmp_path / "x.nc", "w") as f:
         f["x"] = [1]
@@ -258,7 +260,7 @@ def test_a_file_without_a_log_has_no_identity(tmp_path: pathlib.Path) -> None:
 def test_an_identity_is_as_safe_as_the_log(tmp_path: pathlib.Path) -> None:
     """With ``burst_buf_sync`` it is synced before the first post; it costs two calls."""
     for sync in ("none", "each"):
-        path, system = tmp_path / f"{sync}.nc", TraceSystem(REAL)
+        path, system = tmp_path / f"{sync}.nc", TraceSystem()
         f = pnc_vol.File(path, "w", burst_buf=True, burst_buf_sync=sync, system=system)
         names = [call.name for call in system.log]
         assert [name for name in names if name.endswith("xattr")] == ["getxattr", "setxattr"]

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import os
 import pathlib
-import signal
-import warnings
 from typing import Any
 
 import pytest
+from kills import killed_job
 
 import pnc_vol
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
-from pnc_vol.recovery.sources import LogSource
-from pnc_vol.system import REAL
+from pnc_vol.testing.faults import HookedSystem
 
 
 @pytest.fixture
 def left(tmp_path: pathlib.Path) -> pathlib.Path:
     """The folder that a killed job left."""
-    child = os.fork()
-    if not child:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            f = pnc_vol.File(tmp_path / "x.nc", "w", burst_buf=True)
-        f["x"] = [1.0, 2.0]
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
+    killed_job(tmp_path / "x.nc", lambda f: f.__setitem__("x", [1.0, 2.0]), burst_buf=True)
     (folder,) = tmp_path.glob("pncbb-*")
     return folder
 
@@ -77,10 +68,20 @@ def test_a_link_inside_a_log_is_not_followed(suffix: str, left: pathlib.Path) ->
 def test_a_log_of_the_c_library_is_locked_by_a_replay(left: pathlib.Path) -> None:
     for file in (*left.glob("*.commit"), *left.glob("*.defs")):
         file.unlink()
-    (meta,) = left.glob("*.meta")
-    base = str(meta)[: -len(".meta")]
-    first = LogSource(REAL, base)
-    with pytest.raises(LogRefusedError, match="another replay of it, is still running"):
-        LogSource(REAL, base)
-    first.close()
-    LogSource(REAL, base).close()
+    with pnc_vol.File(left.parent / "other.nc", "w") as f:
+        f["x"] = [0.0, 0.0]
+
+    class Meanwhile(HookedSystem):
+        refused = 0
+
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "pwrite" and not self.refused:
+                self.refused = 1
+                with pytest.raises(LogRefusedError, match="another replay of it, is still running"):
+                    pnc_vol.replay(left.parent / "other.nc", left, any_file=True)
+            return super().call(name, args, kwargs)
+
+    system = Meanwhile()
+    assert pnc_vol.replay(left.parent / "other.nc", left, any_file=True, system=system).replayed == 1
+    assert system.refused
+    assert pnc_vol.replay(left.parent / "other.nc", left, any_file=True).replayed == 1
