@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pnc_vol
+from pnc_vol.drivers.base import OpenContext
+from pnc_vol.drivers.cache.held_bytes import HeldBytes
+from pnc_vol.drivers.cache.hints import CacheHints
+from pnc_vol.drivers.cache.job_caches import JobCaches
+from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.options import resolve
-from pnc_vol.recovery.caches import carry_caches
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem
 
 CALLS = {"open", "pwrite", "pwritev", "ftruncate", "fallocate", "mmap"}
@@ -22,7 +24,7 @@ class OfCache(FaultSystem):
     """Only calls on files of the cache are counted, and fail."""
 
     def __init__(self, folder: Path, **how: Any) -> None:
-        super().__init__(REAL, calls=CALLS, **how)
+        super().__init__(calls=CALLS, **how)
         self.folder = str(folder)
         self._fds: dict[int, str] = {}
 
@@ -47,10 +49,24 @@ def after_a_kill(path: Path, nvms: Sequence[Path], copies: Path) -> dict[str, An
         for pattern in ("*.cache", "*.tables*", "*.extents"):
             for one in folder.glob(pattern):
                 shutil.copy(one, target)
-        folders.append(str(target))
+        if any(target.glob("*.extents")):
+            folders.append(str(target))
     copy = shutil.copy(path, copies)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PncVolWarning)
-        carry_caches(copy, folders, options=resolve({}), any_file=True)
+        if folders:
+            pnc_vol.replay(copy, folders, any_file=True)
         with open(copy, "rb") as whole, pnc_vol.File(whole) as f:
             return {name: f[name][...].tolist() for name in f} | {name: len(f.attrs[name]) for name in f.attrs}
+
+
+def stores_of(path: Path, folders: Sequence[Path], *, named: Sequence[str] = ("host",), flush: str = "") -> list[Any]:
+    """What the ranks of a job hold, each with a cache in a folder; the hosts that the note beside the file names."""
+    places = [(host, str(folders[0])) for host in named]
+    stores = []
+    for rank, folder in enumerate(folders):
+        context = OpenContext(name=str(path))
+        job = JobCaches("job", rank, len(folders), places, {rank: str(folder)})
+        hints = CacheHints("enable", str(folder), **({"flush": flush} if flush else {}))
+        stores.append(HeldBytes(PosixDriver.open(str(path), context), hints, context, job))
+    return stores
