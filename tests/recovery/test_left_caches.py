@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import warnings
@@ -14,21 +13,13 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from kills import forked
+from killed_caches import stores_of
+from kills import Ending, forked, kill_after, killed_job
 
 import pnc_vol
-from pnc_vol.disk.locking import Held
-from pnc_vol.drivers.base import OpenContext
-from pnc_vol.drivers.cache.held_bytes import HeldBytes
-from pnc_vol.drivers.cache.hints import CacheHints
-from pnc_vol.drivers.cache.job_caches import JobCaches
-from pnc_vol.drivers.posix import PosixDriver
-from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import LockedError, LogError, LogRefusedError, PncVolWarning
-from pnc_vol.extents.model import one_extent
 from pnc_vol.interop.hdf5 import convert
-from pnc_vol.recovery.ownership import is_replaced
-from pnc_vol.system import REAL
+from pnc_vol.testing.driver_suite import extents_of
 
 
 @pytest.fixture
@@ -45,19 +36,19 @@ def written(path: Path, nvm: Path, value: int, mode: str = "w", **hints: str) ->
         f.flush()
 
 
-def killed(path: Path, nvm: Path, value: int) -> None:
+def hints_of(nvm: Path) -> dict[str, str]:
+    """A cache that holds all its data until the close."""
+    return {"e10_cache_path": str(nvm), "e10_cache_flush_flag": "flush_onclose"}
+
+
+def killed(path: Path, nvm: Path, value: int, **options: Any) -> None:
     """A process with a cache that holds all its data is killed after a flush."""
 
-    def write(pipe: int) -> None:
-        warnings.simplefilter("ignore")
-        f = pnc_vol.File(path, "a", hints={"e10_cache_path": str(nvm), "e10_cache_flush_flag": "flush_onclose"})
+    def work(f: Any) -> None:
         f.require_dataset("x", (100,), "i4")[...] = value
         f.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
 
-    child, reading = forked(write)
-    os.close(reading)
-    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    killed_job(path, work, "a", hints=hints_of(nvm), **options)
 
 
 def contents(path: Path) -> set[int]:
@@ -101,25 +92,6 @@ def test_the_caches_of_a_file_that_is_gone_do_not_keep_those_of_the_new_one_back
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PncVolWarning)
         assert contents(path) == {20}
-
-
-def test_a_file_that_gets_the_inode_of_the_old_one_does_not_get_its_data(tmp_path: Path, nvm: Path) -> None:
-    path = tmp_path / "x.nc"
-    written(path, nvm, 0)
-    killed(path, nvm, 10)
-    (old,) = nvm.iterdir()
-    os.link(path, tmp_path / "other name")
-    with pytest.warns(PncVolWarning, match="of another file that had this name"):
-        pnc_vol.File(path, "w").close()
-    assert is_replaced(pnc_vol.system.REAL, str(old))
-    # As if the file system had given the number to this file.
-    os.replace(tmp_path / "other name", path)
-    with pytest.warns(PncVolWarning, match="of another file that had this name"):
-        pnc_vol.File(path, "r+", recover=True).close()
-    assert old.exists()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PncVolWarning)
-        assert contents(path) == {0}
 
 
 def test_a_damaged_cache_keeps_nobody_from_reading_the_file(tmp_path: Path, nvm: Path) -> None:
@@ -184,17 +156,21 @@ def test_a_cache_is_never_older_than_its_file(tmp_path: Path, nvm: Path, end: st
 def test_caches_are_not_carried_into_a_file_that_another_process_writes(tmp_path: Path, nvm: Path) -> None:
     path = tmp_path / "x.nc"
     written(path, nvm, 0)
-    killed(path, nvm, 1)
+
+    def hold(pipe: int) -> None:
+        with pnc_vol.File(path, "r+"):
+            os.write(pipe, b".")
+            os.read(os.pipe()[0], 1)
+
+    child, reading = forked(hold)
+    os.read(reading, 1)
+    killed(path, nvm, 1, locking=False)
     before = path.read_bytes()
-    held = Held(REAL, str(path), True)
-    held.take(str(path))
-    try:
-        for call in (lambda: pnc_vol.replay(path), lambda: pnc_vol.File(path, "r+", recover=True)):
-            with pytest.raises(LockedError):
-                call()
-        assert path.read_bytes() == before
-    finally:
-        held.release()
+    for call in (lambda: pnc_vol.replay(path), lambda: pnc_vol.File(path, "r+", recover=True)):
+        with pytest.raises(LockedError):
+            call()
+    assert path.read_bytes() == before
+    kill_after(child, reading, 0)
     assert pnc_vol.replay(path).caches == 1
     assert contents(path) == {1}
 
@@ -218,20 +194,15 @@ def test_a_set_of_subfiles_is_recovered_by_its_name(
 ) -> None:
     path = tmp_path / "set.nc"
 
-    def write(pipe: int) -> None:
-        hints = {"e10_cache_path": str(nvm), "e10_cache_flush_flag": "flush_onclose"} if cache else {}
-        f = pnc_vol.File(path, "w", layout="blob", burst_buf=log, hints=hints)
+    def work(f: Any) -> None:
         x = f.create_dataset("x", (100,), "i4")
         x[...] = 1
         f.flush()
         x[:50] = 2
         if not log:
             f.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
 
-    child, reading = forked(write)
-    os.close(reading)
-    os.waitpid(child, 0)
+    killed_job(path, work, layout="blob", burst_buf=log, hints=hints_of(nvm) if cache else {})
     if way == "replay":
         report = pnc_vol.replay(path)
         assert (report.logs, report.caches) == (int(log), int(cache))
@@ -260,23 +231,35 @@ def test_a_note_that_is_a_link_is_not_followed(tmp_path: Path, nvm: Path) -> Non
     assert pnc_vol.replay(path).caches == 1
 
 
-def test_a_cache_of_a_file_that_never_got_its_name_is_removed(tmp_path: Path, nvm: Path) -> None:
-    """The copy of a new layout was under way: its cache holds data, and no flush of it was complete."""
-    path = tmp_path / "x.nc"
-    written(path, nvm, 0)
-    killed(path, nvm, 10)
-    (own,) = nvm.iterdir()
-    copy = tmp_path / "copy"
-    copy.write_bytes(b"")
-    hints = f"path='{nvm}', flush=flush_onclose"
-    driver: Any = open_stack(f"cache({hints}) | posix", str(copy))
-    driver.write(one_extent(0, 8), np.arange(8, dtype=np.uint8))
-    driver._bytes.forget()
-    (other,) = set(nvm.iterdir()) - {own}
-    other.rename(nvm / f"{own.name[:-1]}{'0' if own.name[-1] != '0' else '1'}")
-    assert pnc_vol.replay(path, hints={"e10_cache_path": str(nvm)}).caches == 1
-    assert not list(nvm.iterdir())
-    assert contents(path) == {10}
+def test_a_kill_in_a_new_layout_leaves_caches_of_a_file_that_never_got_its_name(tmp_path: Path) -> None:
+    """They are removed by a replay, with the file's own."""
+    two = ended = at = 0
+    while not ended:
+        folder = tmp_path / str(at)
+        path, nvm, system = folder / "x.nc", folder / "nvm", Ending()
+        nvm.mkdir(parents=True)
+        written(path, nvm, 0)
+
+        def work(f: Any, system: Ending = system, at: int = at) -> None:
+            f["x"][...] = 10
+            f.flush()
+            f.attrs["long"] = "a" * 100_000
+            system.left = at
+            f.flush()
+            system.left = -1
+            f.attrs["returned"] = 1
+            f.flush()
+
+        killed_job(path, work, "r+", hints=hints_of(nvm), system=system)
+        two += len(list(nvm.iterdir())) == 2
+        pnc_vol.replay(path, hints={"e10_cache_path": str(nvm)})
+        assert not list(nvm.iterdir())
+        assert contents(path) == {10}
+        with pnc_vol.File(path) as f:
+            ended = "returned" in f.attrs
+        at += 1
+    assert two
+    assert at > 10
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -310,14 +293,8 @@ def test_what_another_node_holds_stays_noted_when_this_node_has_ended(tmp_path: 
     written(path, nvm, 1)
     before = path.read_bytes()
     at = before.rindex(b"\0\0\0\1" * 100)
-    places = [(os.uname().nodename, str(nvm)), ("elsewhere", str(nvm))]
-    stores = []
-    for rank, disk in enumerate((nvm, away)):
-        context = OpenContext(name=str(path))
-        job = JobCaches("job", rank, 2, places, {rank: str(disk)})
-        inner = PosixDriver.open(str(path), context)
-        stores.append(HeldBytes(inner, CacheHints("enable", str(disk), flush="flush_none"), context, job))
-    stores[1].write(one_extent(at, 8), np.array([0, 0, 0, 7] * 2, np.uint8))
+    stores = stores_of(path, [nvm, away], named=[os.uname().nodename, "elsewhere"], flush="flush_none")
+    stores[1].write(extents_of((at, 8, 0)), np.array([0, 0, 0, 7] * 2, np.uint8))
     for store in stores:
         store.end_epoch()
     for rank, store in enumerate(stores):
@@ -414,7 +391,7 @@ def test_a_file_that_is_replaced_takes_no_data_of_the_old_one(
     os.link(path, tmp_path / "other name")
     with pytest.warns(PncVolWarning, match="of another file that had this name"):
         way(path)
-    assert folder.exists()
+    assert (folder / "replaced").exists()
     # As if the file system had given the number to the new file.
     new = path.read_bytes()
     (tmp_path / "other name").write_bytes(new)
