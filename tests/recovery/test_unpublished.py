@@ -9,33 +9,34 @@ import sys
 from typing import Any
 
 import pytest
+from kills import ended, killed_job
 
 import pnc_vol
 from pnc_vol.errors import LogRefusedError, PncVolWarning
 
-KILLED = """
-import os, sys, pnc_vol
-path, flushed, options = sys.argv[1], int(sys.argv[2]), eval(sys.argv[3])
-f = pnc_vol.File(path, "w", publish="close", burst_buf=True, **options)
-d = f.create_dataset("x", (100,), "i4")
-d[:] = 1
-if flushed:
-    f.flush()
-    if flushed > 1:
-        # a new layout
-        f.attrs["long"] = list(range(3000))
-        f.flush()
-    d[10:20] = 2
-os._exit(9)
-"""
-
 
 def killed(path: str | pathlib.Path, flushed: int, folder: pathlib.Path, **options: Any) -> pathlib.Path:
     """What a job leaves that ends before its close: the file under its temporary name."""
-    command = [sys.executable, "-c", KILLED, str(path), str(flushed), repr(options)]
-    assert subprocess.run(command, cwd=folder, check=False).returncode == 9
-    (work,) = folder.glob(".*.pnctmp")
-    return work
+
+    def work(f: Any) -> None:
+        d = f.create_dataset("x", (100,), "i4")
+        d[:] = 1
+        if flushed:
+            f.flush()
+            if flushed > 1:
+                # a new layout
+                f.attrs["long"] = list(range(3000))
+                f.flush()
+            d[10:20] = 2
+
+    def job() -> None:
+        # in a process of its own, so that its folder is not that of the tests
+        os.chdir(folder)
+        killed_job(path, work, publish="close", burst_buf=True, **options)
+
+    ended(job)
+    (work_file,) = folder.glob(".*.pnctmp")
+    return work_file
 
 
 def left(folder: pathlib.Path) -> list[str]:
