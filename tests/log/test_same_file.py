@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import elsewhere
 import numpy as np
 import options
 import pytest
@@ -60,6 +61,7 @@ def test_works_within_little_memory_and_room(number: int, tmp_path: pathlib.Path
 def test_random_programs(seed: int, tmp_path: pathlib.Path) -> None:
     """Of the engine (`tests/engine`), which compares what is read, too."""
     files = []
+    elsewhere.start()
     for store in ("memory", "log"):
         folder = tmp_path / store
         folder.mkdir()
@@ -74,8 +76,8 @@ def test_random_programs(seed: int, tmp_path: pathlib.Path) -> None:
 
 def pair(tmp_path: pathlib.Path, logs: pathlib.Path, rounds: int, program: Any) -> None:
     """Run a program twice and compare."""
-    for name, given in (("plain", {}), ("log", logged(logs, rounds))):
-        with pnc_vol.File(tmp_path / f"{name}.nc", "w", **given) as f:
+    for name, more in (("plain", {}), ("log", logged(logs, rounds))):
+        with pnc_vol.File(tmp_path / f"{name}.nc", "w", **more) as f:
             program(f)
     assert (tmp_path / "plain.nc").read_bytes() == (tmp_path / "log.nc").read_bytes()
 
