@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import itertools
 import os
 import random
@@ -20,7 +21,6 @@ from typing import Any
 
 import ranks
 import run
-from known import known
 from options import OPTIONS, Config, covering, load_plugins, random_config, ranks_options
 from shrink import kind_of, script, shrunk
 
@@ -53,15 +53,17 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE", help="one value for an option")
     parser.add_argument("--states", type=int, default=30, help="moments of one program at which an event happens (30)")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many seconds")
-    parser.add_argument("--all", action="store_true", help="known defects are failures, too")
+    parser.add_argument("--smaller", type=float, default=60, help="seconds to make a failure small (60); 0: as it is")
     parser.add_argument("--found", help="a folder for the scripts of failures")
     args = parser.parse_args(given)
     load_plugins()
     warnings.simplefilter("ignore", pnc_vol.PncVolWarning)
     fixed = dict(_pair(text) for text in args.set)
     event = ranks.EVENTS[args.event](args.states)
-    begun, kinds, skipped = time.monotonic(), Counter[str](), Counter[str]()
+    begun, kinds = time.monotonic(), Counter[str]()
     tally = run.Tally()
+    speaks = args.event != "mpi" or ranks.first()
+    gc.freeze()  # what is there before the first program is no garbage of any
     for number, config in enumerate(itertools.islice(configs(args, fixed), args.first + args.programs)):
         if number < args.first:
             continue
@@ -72,33 +74,44 @@ def main(given: list[str] | None = None) -> int:
         tally.programs += 1
         if not told:
             continue
-        if (name := known(config, told)) and not args.all:
-            skipped[name] += 1
-            continue
         kinds[kind_of(told)] += 1
-        if kinds[kind_of(told)] == 1:
-            small, said = program, told
-            if args.event != "mpi":
-                small, said = shrunk(program, told, lambda one: run.attempt(one, event))
+        if kinds[kind_of(told)] > 1:
+            continue
+        small, said = program, told
+        if args.event != "mpi" and args.smaller:
+            small, said = shrunk(program, told, lambda one: run.attempt(one, event), seconds=args.smaller)
+        if speaks:
             text = event.script(small, said) if hasattr(event, "script") else script(small, said)
-            if args.event == "mpi" and not ranks.first():
-                continue
-            print(f"--- program {program.seed}: {told}\n{text}", flush=True)
-            if args.found:
-                os.makedirs(args.found, exist_ok=True)
-                Path(args.found, f"{args.event}_{program.seed.replace(':', '_')}.py").write_text(text)
-    seconds = time.monotonic() - begun
-    if args.event == "mpi" and not ranks.first():
+            tell(program.seed, told, text, args, quiet=len(kinds) > KINDS)
+    if not speaks:
         return 0
-    print(
-        f"{tally.programs} programs with {args.event} ({tally.refused} refused, {tally.acts} acts"
-        f"{f', {tally.states} states' if tally.states else ''}), "
-        f"{seconds:.0f} s, {tally.programs / seconds:.1f} programs per second; failures: {sum(kinds.values())} of "
-        f"{len(kinds)} kinds; known: {dict(skipped)}"
-    )
+    seconds = time.monotonic() - begun
     for kind, count in kinds.most_common():
-        print(f"  {count} times {kind}")
+        print(f"  {count} times {kind:.150}")
+    print(
+        f"{args.event}, seed {args.seed}: {tally.programs - tally.refused} programs, {tally.states} states, "
+        f"{sum(kinds.values())} failures of {len(kinds)} kinds "
+        f"(besides, {tally.refused} refused; {tally.acts} acts, {seconds:.0f} s)"
+    )
     return bool(kinds)
+
+
+LINES, WIDTH, KINDS = 40, 200, 10
+"""What is printed of a script, and of how many: a run does not flood the terminal."""
+
+
+def tell(seed: str, told: str, text: str, args: argparse.Namespace, *, quiet: bool) -> None:
+    """Print a failure, and keep its script."""
+    again = f"python tests/engine --event {args.event} --seed {args.seed} --first {seed.rpartition(':')[2]} --programs 1"
+    again += " --triples" * args.triples + " --any" * args.any + "".join(f" --set {one}" for one in args.set)
+    again += f" --states {args.states}"
+    print(f"--- {again}\n{told[: 3 * WIDTH]}", flush=True)
+    if args.found:
+        os.makedirs(args.found, exist_ok=True)
+        Path(args.found, f"{args.event}_{seed.replace(':', '_')}.py").write_text(text)
+    if not quiet:
+        lines = [line if len(line) <= WIDTH else f"{line[:WIDTH]} ..." for line in text.splitlines()]
+        print("\n".join([*lines[:LINES], *(["..."] if len(lines) > LINES else []), ""]), flush=True)
 
 
 def _pair(text: str) -> tuple[str, Any]:

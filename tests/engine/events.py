@@ -15,8 +15,9 @@ import errno
 import gc
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,12 @@ class Nothing:
 def applies(program: Program) -> bool:
     """Whether a file is on disk, so that something can happen to it."""
     return in_file(program.config) and refusal(program.config) is None
+
+
+def refuse(tally: Tally | None) -> None:
+    """Count a program to which nothing can happen."""
+    if tally is not None:
+        tally.refused += 1
 
 
 # --------------------------------------------------------------------------------------------- kill and power
@@ -120,6 +127,7 @@ class Crash:
 
     def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
         if not applies(program):
+            refuse(tally)
             return
         recording = recorded(program, folder)
         chance = random.Random(f"{program.seed} {self.kind}")
@@ -177,11 +185,12 @@ class Failing(FaultSystem):
     def __init__(self, fail_at: int, chance: random.Random, mode: Any) -> None:
         calls = ("pwrite", "pwritev") if mode == "short" else tuple(ERRNOS)
         super().__init__(REAL, fail_at=fail_at, mode=mode, calls=calls)
-        self.chance, self.what = chance, ""
+        self.chance, self.where, self.happened = chance, "", False
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.count + 1 == self.fail_at and name in self.calls:
-            self.errno, self.what = self.chance.choice(ERRNOS[name]), name
+            self.errno, self.happened = self.chance.choice(ERRNOS[name]), True
+            self.where = f"{name} {self.fail_at}" + (f" {errno.errorcode[self.errno]}" if self.mode == "once" else "")
         return super().call(name, args, kwargs)
 
 
@@ -194,34 +203,43 @@ class Trouble:
 
     def __init__(self, states: int, name: str) -> None:
         self.states, self.kind = states, name
+        self.error = {"interrupt": KeyboardInterrupt, "memory": MemoryError}.get(name)
 
     def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
         if not applies(program):
+            refuse(tally)
             return
         chance = random.Random(f"{program.seed} {self.kind}")
-        total = self.once(program, _inside(folder, "0"), 0, chance)
-        for n in sorted(chance.sample(range(1, total + 1), min(self.states, total))):
+        if self.error is not None:
+            # what is loaded or kept at the first use is not done again
+            self.once(program, _inside(folder, "before"), Failing(0, chance, "once"))
+        counted = self.once(program, _inside(folder, "0"), self.counting(chance))
+        for n in sorted(chance.sample(range(1, counted.count + 1), min(self.states, counted.count))):
+            trouble = self.at(n, counted, random.Random(f"{program.seed} {n}"))
+            self.once(program, _inside(folder, str(n)), trouble)
             if tally is not None:
-                tally.states += 1
-            self.once(program, _inside(folder, str(n)), n, random.Random(f"{program.seed} {n}"))
+                tally.states += trouble.happened
 
-    @contextmanager
-    def happening(self, n: int, chance: random.Random) -> Iterator[Any]:
-        """What makes it happen: a system for `File`, or None; with its `count`."""
-        if self.kind in ("error", "short"):
-            yield Failing(n, chance, "once" if self.kind == "error" else "short")
-        else:
-            with Interrupts(n, KeyboardInterrupt if self.kind == "interrupt" else MemoryError) as lines:
-                yield lines
+    def counting(self, chance: random.Random) -> Any:
+        """What counts the places at which it can go wrong."""
+        return self.at(0, None, chance) if self.error is None else Interrupts(0, self.error)
 
-    def once(self, program: Program, folder: str, n: int, chance: random.Random) -> int:
-        """Run the program with the n-th call or line failing; how many there were."""
+    def at(self, n: int, counted: Any, chance: random.Random) -> Any:
+        """What makes it go wrong at the n-th place."""
+        if self.error is not None:
+            return counted.at_line(n)
+        return Failing(n, chance, "once" if self.kind == "error" else "short")
+
+    def once(self, program: Program, folder: str, trouble: Any) -> Any:
+        """Run the program with something going wrong, or nothing."""
         load = Loads()
         run = Run(program.config, folder, seed=program.seed)
         moments: list[Moment] = []
         failed: BaseException | None = None
-        with self.happening(n, chance) as trouble:
-            run.system = trouble if isinstance(trouble, Failing) else None
+        lost = False
+        system = isinstance(trouble, Failing)
+        with unheard() as ignored, nullcontext() if system else trouble:
+            run.system = trouble if system else None
             try:
                 run.f = run.open("w")
                 moments.append(promises.moment(run, None, 0, 0, []))
@@ -232,18 +250,35 @@ class Trouble:
                             continue
                     finally:
                         moments.append(promises.moment(run, step, len(moments), len(moments) + 1, mids))
-                run.end("close")
+                    if self.foreign(ignored):
+                        break
+                else:
+                    run.end("close")
             except (Exception, KeyboardInterrupt) as error:
                 failed = error
-        what = f"{self.kind} {n}: {getattr(trouble, 'what', '') or getattr(trouble, 'where', '')}"
+        if failed is None and (told := self.foreign(ignored)):
+            # a file that nobody holds any more could not be closed, and nobody could be told
+            failed, lost = told[0], True
+        what = f"{self.kind} {trouble.where}"
         try:
-            self.judge(program, run, moments, failed, load)
+            with unheard() as ignored:
+                self.judge(program, run, moments, failed, load, lost=lost)
+            if told := self.foreign(ignored):
+                raise told[0]
         except Exception as error:
             raise Troubled(f"{said(error)} [{what}, which raised {said(failed) if failed else 'nothing'}]") from error
-        return int(trouble.count)
+        finally:
+            ignored.clear()
+        return trouble
 
-    def judge(self, program: Program, run: Run, moments: list[Moment], failed: Any, load: Loads) -> None:
-        """After the program has ended, by itself or not."""
+    def foreign(self, ignored: list[BaseException]) -> list[BaseException]:
+        """All but Ctrl-C or no memory in a destructor, after which the file is closed at the next call."""
+        return [error for error in ignored if self.error is None or not isinstance(error, self.error)]
+
+    def judge(
+        self, program: Program, run: Run, moments: list[Moment], failed: Any, load: Loads, *, lost: bool
+    ) -> None:
+        """After the program has ended, by itself or not; `lost`: a close failed, and cannot be tried again."""
         if failed is not None and not isinstance(failed, self.allowed()):
             raise failed
         closed, run.system = failed is None, None
@@ -263,7 +298,7 @@ class Trouble:
             pnc_vol.finalize()
         load.check()
         if moments:
-            promises.after_trouble(run, moments, closed=closed, quiet=failed is None)
+            promises.after_trouble(run, moments, closed=closed and not lost, quiet=failed is None)
 
     def allowed(self) -> tuple[type[BaseException], ...]:
         """What the program may raise."""
@@ -272,6 +307,18 @@ class Trouble:
         if self.kind == "memory":
             return (MemoryError, OSError, pnc_vol.PncVolError)
         return (OSError, pnc_vol.PncVolError)
+
+
+@contextmanager
+def unheard() -> Iterator[list[BaseException]]:
+    """Exceptions that Python can raise nowhere, as those of a destructor: they are noted, and not printed."""
+    found: list[BaseException] = []
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda told: found.append(told.exc_value) if told.exc_value is not None else None
+    try:
+        yield found
+    finally:
+        sys.unraisablehook = before
 
 
 class Troubled(AssertionError):

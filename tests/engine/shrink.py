@@ -31,21 +31,19 @@ def kind_of(told: str) -> str:
     return f"{error} {place.group() if place else ' '.join(words.split()[:4])}"
 
 
-SECONDS = 60
-"""How long a failure is made smaller."""
-
-
-def shrunk(program: Program, told: str, fails: Callable[[Program], str], most: int = 300) -> tuple[Program, str]:
+def shrunk(
+    program: Program, told: str, fails: Callable[[Program], str], most: int = 300, seconds: float = 60
+) -> tuple[Program, str]:
     """A program from which nothing more can be taken, and what it fails with.
 
     Parameters
     ----------
     fails : callable
         What goes wrong with a program, "" if nothing does.
-    most : int
-        Programs that are tried.
+    most, seconds : number
+        Programs that are tried, and how long.
     """
-    wanted, tried, end = kind_of(told), 0, time.monotonic() + SECONDS
+    wanted, tried, end = kind_of(told), 0, time.monotonic() + seconds
     again = True
     while again and tried < most and time.monotonic() < end:
         again = False

@@ -15,7 +15,6 @@ import options
 import pytest
 import run
 import shrink
-from known import known
 from model import NUMBERS
 from ranks import EVENTS
 
@@ -34,12 +33,12 @@ def plugins() -> None:
 
 
 def failing(programs: list[run.Program], event: str = "nothing", states: int = 10) -> list[str]:
-    """What went wrong with programs, as scripts, but for what is known."""
+    """What went wrong with programs, as scripts."""
     happens = EVENTS[event](states)
     found = []
     for program in programs:
         told = run.attempt(program, happens)
-        if told and not known(program.config, told):
+        if told:
             found.append(shrink.script(program, told))
     return found
 
@@ -265,8 +264,7 @@ def test_programs_on_real_ranks(ranks: int, nodes: int, count: int) -> None:
     arguments = ["--event", "mpi", "--programs", count, "--seed", ranks * 10 + nodes]
     env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}
     told = run_mpi(ranks, Path(__file__).with_name("__main__.py"), *arguments, env=env, timeout=1800).stdout
-    assert f"{count} programs with mpi" in told
-    assert "failures: 0 of 0 kinds" in told
+    assert " 0 failures of 0 kinds" in told
 
 
 def test_a_rank_whose_values_are_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
