@@ -145,9 +145,11 @@ def _as_writer(system: System, fd: int, path: str, real: str) -> Existing | None
     if _key_of(system, real) != key:
         return None
     recover(system, path, writable=True, target=real)
-    _, outcome = _parsed(path, there.st_size, partial(read_at, system, fd), None)
+    # what a journal completes may be longer than the file was
+    size = system.fstat(fd).st_size
+    _, outcome = _parsed(path, size, partial(read_at, system, fd), None)
     decoded, content = _good(outcome)
-    return Existing(fd, key, there.st_size, decoded, content)
+    return Existing(fd, key, size, decoded, content)
 
 
 def _as_reader(system: System, fd: int, path: str, real: str, like: Existing | None = None) -> Existing | None:
@@ -226,7 +228,8 @@ def _parsed(
         if instead is not None:
             data[: len(instead)] = instead
         try:
-            decoded = decode(data, file_size=size, hints=Hints(known, part=first))
+            # the file may end where the writing of its new header was cut short
+            decoded = decode(data, file_size=max(size, len(instead or b"")), hints=Hints(known, part=first))
         except NeedBytes as need:
             # Reading costs less than decoding anew what is known already.
             wanted, first = min(size, max(need.nbytes, min(16 * wanted, MAX_HEADER_BYTES))), False

@@ -241,3 +241,30 @@ def test_a_file_that_appears_at_the_close_is_synced_if_it_replaces_one(path: pat
     synced = system.matching(name={"fsync", "fdatasync"})
     assert bool(synced) == there
     assert not there or synced[-1].number < system.matching(name="rename")[0].number
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_file_without_data_that_ends_inside_its_new_header_is_completed(tmp_path: pathlib.Path, mode: str) -> None:
+    """Its new header is longer than the file was, so that a kill while it was written leaves the file too short."""
+
+    class Killed(HookedSystem):
+        """Writes half of what goes to the file itself, and nothing afterwards."""
+
+        dead = False
+
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self.dead and name in ("pwrite", "pwritev", "unlink", "ftruncate"):
+                raise OSError(5, "as if killed")
+            if name == "pwrite" and args[2]:
+                self.dead = True
+                return self.inner.pwrite(args[0], bytes(args[1])[: len(args[1]) // 2], args[2])
+            return super().call(name, args, kwargs)
+
+    path = tmp_path / "x.nc"
+    pnc_vol.File(path, "w").close()
+    killed = pnc_vol.File(path, "r+", system=Killed())
+    killed.attrs["p"] = np.arange(20, dtype="i4")
+    with pytest.raises(OSError, match="as if killed"):
+        killed.close()
+    with pnc_vol.File(path, mode) as f:
+        assert f.attrs["p"].tolist() == list(range(20))
