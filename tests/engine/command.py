@@ -102,7 +102,8 @@ LINES, WIDTH, KINDS = 40, 200, 10
 
 def tell(seed: str, told: str, text: str, args: argparse.Namespace, *, quiet: bool) -> None:
     """Print a failure, and keep its script."""
-    again = f"python tests/engine --event {args.event} --seed {args.seed} --first {seed.rpartition(':')[2]} --programs 1"
+    number = seed.rpartition(":")[2]
+    again = f"python tests/engine --event {args.event} --seed {args.seed} --first {number} --programs 1"
     again += " --triples" * args.triples + " --any" * args.any + "".join(f" --set {one}" for one in args.set)
     again += f" --states {args.states}"
     print(f"--- {again}\n{told[: 3 * WIDTH]}", flush=True)

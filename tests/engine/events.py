@@ -275,9 +275,7 @@ class Trouble:
         """All but Ctrl-C or no memory in a destructor, after which the file is closed at the next call."""
         return [error for error in ignored if self.error is None or not isinstance(error, self.error)]
 
-    def judge(
-        self, program: Program, run: Run, moments: list[Moment], failed: Any, load: Loads, *, lost: bool
-    ) -> None:
+    def judge(self, program: Program, run: Run, moments: list[Moment], failed: Any, load: Loads, *, lost: bool) -> None:
         """After the program has ended, by itself or not; `lost`: a close failed, and cannot be tried again."""
         if failed is not None and not isinstance(failed, self.allowed()):
             raise failed

@@ -108,7 +108,11 @@ def read_log(system: System, stem: str) -> tuple[bytes, Callable[[int], bytes]]:
     """
 
     def tables_of(number: int) -> bytes:
-        return read_whole(system, stem + TABLES[number % len(TABLES)], flags=os.O_NOFOLLOW)
+        try:
+            return read_whole(system, stem + TABLES[number % len(TABLES)], flags=os.O_NOFOLLOW)
+        except FileNotFoundError:
+            # a power failure may leave an empty file as well as none: what the records need of it decides
+            return b""
 
     return read_whole(system, stem + SUFFIX, flags=os.O_NOFOLLOW), tables_of
 
