@@ -223,13 +223,30 @@ def remove_folder(system: System, folder: str, first: str) -> None:
 
 
 def noted(system: System, note: str) -> list[str]:
-    """The lines of a note: folders, some with their hosts; none if there is no note."""
-    with suppress(OSError, UnicodeDecodeError):
+    """The lines of a note: folders, some with their hosts; none if there is no note, or it cannot be read."""
+    with suppress(OSError):
+        return _read_note(system, note)
+    return []
+
+
+def _read_note(system: System, note: str) -> list[str]:
+    """The lines of a note; none of what is not there, or is no note of ours.
+
+    Raises
+    ------
+    OSError
+    """
+    try:
         # Whoever may write to the folder may put a link there: what it leads to is not ours to read.
         lines = read_whole(system, note, limit=_MOST_NOTES, flags=os.O_NOFOLLOW).decode().splitlines()
-        # a note that a power failure left in pieces may hold zeros, which are in no path
-        return [line for line in lines if "\0" not in line]
-    return []
+    except (FileNotFoundError, UnicodeDecodeError):
+        return []
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return []
+        raise
+    # a note that a power failure left in pieces may hold zeros, which are in no path
+    return [line for line in lines if "\0" not in line]
 
 
 def noted_folders(system: System, note: str) -> list[str]:
@@ -277,8 +294,8 @@ def notes_about(system: System, path: str, suffix: str) -> list[str]:
     return [os.path.join(folder, name) for name in system.listdir(folder or ".") if name.endswith(f".{suffix}")]
 
 
-def forget_folder(system: System, note: str, folder: str, *, everywhere: bool = True) -> None:
-    """Take a folder out of the note, and the note away with the last one.
+def forget_folder(system: System, note: str, folder: str, *, everywhere: bool = True) -> bool:
+    """Take a folder out of the note, and the note away with the last one; whether that could be done.
 
     Parameters
     ----------
@@ -293,17 +310,20 @@ def forget_folder(system: System, note: str, folder: str, *, everywhere: bool = 
         host, one = host_and_folder(line)
         return one != name or not ((everywhere and not at) or host in hosts)
 
-    with suppress(OSError):
+    try:
         # What others noted may be on another node.
         # what it named has gone: an older note does no harm, and a torn one must not lose the others
         _change_note(system, note, lambda there: list(filter(stays, there)), durable=True)
+    except OSError:
+        return False
+    return True
 
 
 def _change_note(system: System, note: str, change: Callable[[list[str]], list[str]], *, durable: bool) -> None:
     """Give a note other lines, while nobody else does."""
     fd = _lock_note(system, note)
     try:
-        before = noted(system, note)
+        before = _read_note(system, note)
         after = change(before)
         if after != before:
             _write_note(system, note, after, durable=durable)

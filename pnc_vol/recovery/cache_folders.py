@@ -356,7 +356,8 @@ def empty_logs(system: System, folders: Sequence[str]) -> None:
 def remove_caches(system: System, path: str, folders: Sequence[str], *, carried: bool) -> None:
     """Remove caches, and take them out of the note beside the file.
 
-    The note comes first: what it names and is not there is taken for lost.
+    The note comes first: what it names and is not there is taken for lost. So a folder stays, with empty logs, while
+    the note cannot be changed.
 
     carried : bool
         All that their jobs had is in the file, or given up; otherwise another node may hold data in such a folder.
@@ -366,16 +367,19 @@ def remove_caches(system: System, path: str, folders: Sequence[str], *, carried:
         with suppress(FileNotFoundError):
             everywhere = carried or not _missing_ranks(caches_in(system, folder))
             empty_logs(system, [folder])
-        forget_noted(system, path, [folder], everywhere=everywhere)
-        with suppress(FileNotFoundError):
-            remove_folder(system, folder, SUFFIX)
+        if forget_noted(system, path, [folder], everywhere=everywhere):
+            with suppress(FileNotFoundError):
+                remove_folder(system, folder, SUFFIX)
 
 
-def forget_noted(system: System, path: str, folders: Iterable[str], *, everywhere: bool = True) -> None:
-    """Take folders out of the note beside a file; with a host, those of that host."""
-    for note in _notes(system, path):
-        for folder in folders:
-            forget_folder(system, note, folder, everywhere=everywhere)
+def forget_noted(system: System, path: str, folders: Iterable[str], *, everywhere: bool = True) -> bool:
+    """Take folders out of the note beside a file; with a host, those of that host. Whether that could be done."""
+    done = [
+        forget_folder(system, note, folder, everywhere=everywhere)
+        for note in _notes(system, path)
+        for folder in folders
+    ]
+    return all(done)
 
 
 def forget_moved(system: System, path: str, folders: Sequence[str]) -> None:

@@ -240,25 +240,32 @@ class Trouble:
         system = isinstance(trouble, Failing)
         with unheard() as ignored, nullcontext() if system else trouble:
             run.system = trouble if system else None
+
+            def forgotten() -> None:
+                nonlocal lost
+                if told := self.foreign(ignored):
+                    # a file that nobody holds any more could not be closed, and nobody could be told
+                    lost = True
+                    raise told[0]
+
+            run.forgotten = forgotten  # type: ignore[method-assign]
             try:
                 run.f = run.open("w")
                 moments.append(promises.moment(run, None, 0, 0, []))
                 for step in program.steps:
-                    mids = promises.between(run.model, step)
+                    mids, returned = promises.between(run.model, step), False
                     try:
                         if not run.step(step):
                             continue
+                        returned = True
                     finally:
-                        moments.append(promises.moment(run, step, len(moments), len(moments) + 1, mids))
-                    if self.foreign(ignored):
-                        break
-                else:
-                    run.end("close")
+                        at = len(moments)
+                        moments.append(promises.moment(run, step, at, at + 1, mids, failed=not returned))
+                run.end("close")
+                if program.config["deferred"]:
+                    pnc_vol.finalize()
             except (Exception, KeyboardInterrupt) as error:
                 failed = error
-        if failed is None and (told := self.foreign(ignored)):
-            # a file that nobody holds any more could not be closed, and nobody could be told
-            failed, lost = told[0], True
         what = f"{self.kind} {trouble.where}"
         try:
             with unheard() as ignored:

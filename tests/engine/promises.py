@@ -131,9 +131,13 @@ def between(model: Model, step: Step) -> list[Contents]:
 FLUSHES = {"flush", "reader", "reopen", "close"}
 
 
-def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Contents]) -> Moment:
-    """What holds now that an act has returned."""
+def moment(
+    run: Run, step: Step | None, begin: int, end: int, mids: list[Contents], *, failed: bool = False
+) -> Moment:
+    """What holds now that an act has returned, or failed."""
     config, safe = run.config, set()
+    if failed:
+        return Moment(step, begin, end, contents(run.model), mids, frozenset(), {}, run.named)
     name = step.act if step else "open"
     how = step.args.get("how") if step else ""
     flushed = name in FLUSHES or (name == "cancel" and step is not None and step.args["whole"])

@@ -138,7 +138,8 @@ class _Files:
         self._system, self._paths = system, [records, tables]
         fds: list[int] = []
         try:
-            fds += create_private(system, tables), create_private(system, records)
+            for path in (tables, records):
+                fds.append(create_private(system, path))
             self.tables, self.records = (Tail(system, fd, _WINDOW) for fd in fds)
             self.lock_fd = lock_of_writer(system, records)
             fds.append(self.lock_fd)

@@ -196,7 +196,8 @@ class LocalStore:
                 # Before: what the note names and is not there is taken for lost. On nodes that do not share it, a
                 # folder of the same name may have what another node still holds.
                 shared = not self._mates.issuperset(name.removesuffix(SUFFIX) for name in names)
-                forget_folder(system, note_of(self._subject.path), self.folder, everywhere=shared)
+                if not forget_folder(system, note_of(self._subject.path), self.folder, everywhere=shared):
+                    return
                 # Processes that end at the same time all come here.
                 for name in system.listdir(self.folder):
                     with suppress(FileNotFoundError):
