@@ -32,7 +32,7 @@ else:
     parting = late("pnc_vol.file.parting")
     composite_values, fetch = late("pnc_vol.file.reads.composite_values"), late("pnc_vol.file.reads.fetch")
 
-__all__ = ["abort", "close"]
+__all__ = ["abort", "close", "give_up"]
 
 
 def close(session: Session, *, again: bool = False) -> None:
@@ -131,6 +131,17 @@ def _read_last(session: Session) -> OSError | None:
     return None
 
 
+def give_up(session: Session) -> None:
+    """See `Session.give_up`."""
+    if session.closed or session.forked:
+        session.mark_closed()
+        return
+    if session.writable:
+        with suppress(OSError):
+            cut_what_failed(session.comm, session.disk)
+    _let_go(session, orderly=True, flushed=False)
+
+
 def abort(session: Session, reason: str) -> None:
     """See `Session.abort`."""
     if not session.closed and not session.forked:
@@ -149,7 +160,7 @@ def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
         session.posted.queue.close(flushed=flushed)
         session.transport.close()
         if session.file_set is not None:
-            session.file_set.close(orderly=orderly)
+            session.file_set.close(orderly=orderly, flushed=flushed)
         stays = not orderly and parting.leaves(session)
         if orderly:
             session.disk.driver.close()

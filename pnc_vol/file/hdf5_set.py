@@ -350,7 +350,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         self.comm.agree("close publish", error=error)
         own.location.note_published()
 
-    def close(self, *, orderly: bool) -> None:
+    def close(self, *, orderly: bool, flushed: bool) -> None:
         """Let go of the subfiles (collective if `orderly`)."""
         own = self.own
         if own is None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
 from pnc_vol.file import deferred
-from pnc_vol.file.closing import abort, close
+from pnc_vol.file.closing import abort, close, give_up
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.reads import contiguous
@@ -254,6 +254,11 @@ class OpenFile(Session):
         """
         with self.lock:
             close(self, again=again)
+
+    def give_up(self) -> None:
+        """Let go of the file without a flush (collective): it stays as the last flush has left it."""
+        with self.lock:
+            give_up(self)
 
     def abort(self, reason: str) -> None:
         """Let go of the file without a flush and without waiting; the other ranks are told why."""

@@ -71,8 +71,11 @@ class FileSet(Protocol):
     ) -> None:
         """Bring headers and data to the files (collective); `write` writes the data."""
 
-    def close(self, *, orderly: bool) -> None:
-        """Let go of the files (collective if `orderly`)."""
+    def close(self, *, orderly: bool, flushed: bool) -> None:
+        """Let go of the files (collective if `orderly`).
+
+        flushed : bool, the last flush of the set succeeded; else the files keep what they were before it.
+        """
 
     def layout(self, options: Options) -> Layout:
         """A layout of the session."""
@@ -310,6 +313,10 @@ class Session(ABC):
     @abstractmethod
     def close(self, *, again: bool = False) -> None:
         """Flush and let go of the file (collective)."""
+
+    @abstractmethod
+    def give_up(self) -> None:
+        """Let go of the file without a flush (collective): it stays as the last flush has left it."""
 
     @abstractmethod
     def abort(self, reason: str) -> None:

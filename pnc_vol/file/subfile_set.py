@@ -423,16 +423,19 @@ class SubfileSet(BlobSet[BlobFiles]):
 
     # ------------------------------------------------------------------------------------------- close
 
-    def close(self, *, orderly: bool) -> None:
+    def close(self, *, orderly: bool, flushed: bool) -> None:
         """Let go of the subfiles (collective if `orderly`)."""
         error: BaseException | None = None
         for member in self.members:
             try:
-                if orderly:
+                if orderly and flushed:
                     member.session.close()
+                elif orderly:
+                    # its new header may tell of data and maps that did not get there
+                    member.session.give_up()
                 else:
                     member.session.abort(f"{self.path}: another subfile was given up")
-            except Exception as reason:
+            except BaseException as reason:
                 error = error or reason
         if error is not None:
             raise error

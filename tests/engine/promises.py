@@ -131,9 +131,7 @@ def between(model: Model, step: Step) -> list[Contents]:
 FLUSHES = {"flush", "reader", "reopen", "close"}
 
 
-def moment(
-    run: Run, step: Step | None, begin: int, end: int, mids: list[Contents], *, failed: bool = False
-) -> Moment:
+def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Contents], *, failed: bool = False) -> Moment:
     """What holds now that an act has returned, or failed."""
     config, safe = run.config, set()
     if failed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from other_process import Other
 
 import pnc_vol
 from pnc_vol.errors import FormatError, ShortFileWarning
+from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem
 
 HALF = pnc_vol.Decomposition.from_runs([0], [4], (8,))
@@ -323,3 +325,16 @@ def test_by_the_environment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.undo()
     with pnc_vol.File(f"{path}.0000", layout="canonical") as f:
         assert "D1.offsets" in f
+
+
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_a_close_that_fails_leaves_no_header_of_maps_that_are_not_there(path: Path, nth: int) -> None:
+    """The subfiles were closed one by one, each with its new header, though a map could not be written."""
+    system = FaultSystem(REAL, fail_at=nth, errno=errno.ENOSPC)
+    with suppress(OSError), pnc_vol.File(path, "w", layout="blob", subfiles=2, system=system) as f:
+        f.create_dataset("a", (2, 5), "u2")
+        f["a"][:, [0, 1, 4]] = 31
+    if system.fired and not path.with_name("set.nc.0000").exists():
+        return
+    with pnc_vol.File(path) as f:
+        assert [f[name][...].tolist() for name in f] in ([], [[[31, 31, 0, 0, 31]] * 2])
