@@ -23,8 +23,7 @@ KEPT = {
 }
 EVENTS_OF = [
     *(("log", event) for event in ("kill", "power", "error", "interrupt", "memory")),
-    *((kept, event) for kept in ("cache", "cache that waits", "coherent cache", "log over a cache")
-      for event in ("kill", "power")),
+    *((kept, "kill") for kept in ("cache", "cache that waits", "coherent cache", "log over a cache")),
 ]  # fmt: skip
 
 

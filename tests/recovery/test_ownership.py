@@ -15,10 +15,7 @@ import pytest
 from kills import Ending, killed_job
 
 import pnc_vol
-from pnc_vol.append_log.records import decode_records, encode_header
-from pnc_vol.disk.identity import ATTRIBUTE, UNKNOWN
 from pnc_vol.errors import LogRefusedError, PncVolWarning
-from pnc_vol.log.commit_log import COMMIT_LOG
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 
@@ -229,26 +226,6 @@ def test_a_file_that_was_changed_since_is_refused(tmp_path: pathlib.Path, system
     refused(path, system, "has a header .* does not know")
     assert pnc_vol.replay(path, any_file=True, system=system).replayed == 1
     assert content(path) == [5, 0, 9]
-
-
-def test_an_earlier_log_names_no_file(tmp_path: pathlib.Path) -> None:
-    """It belongs to whatever file its user says."""
-    path = tmp_path / "x.nc"
-    killed(path, first)
-    os.removexattr(path, ATTRIBUTE)
-    (folder,) = folders(path)
-    (commit,), (defs,) = folder.glob("*.commit"), folder.glob("*.defs")
-    bytes_now = commit.read_bytes()
-    found = decode_records(COMMIT_LOG, bytes_now)
-    header, slot = found.header, len(found.slot)
-    assert header.file != UNKNOWN
-    # the slot stays
-    old = encode_header(COMMIT_LOG, header._replace(file=UNKNOWN), slot)[:-slot]
-    commit.write_bytes(old + bytes_now[len(old) :])
-    lines = defs.read_bytes().rstrip(b"\0").splitlines(keepends=True)
-    defs.write_bytes(b"".join(line for line in lines if b'"base"' not in line))
-    assert pnc_vol.replay(path).replayed == 1
-    assert content(path) == [5, 0, 0]
 
 
 def test_a_file_without_a_log_has_no_identity(tmp_path: pathlib.Path) -> None:
