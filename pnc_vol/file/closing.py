@@ -35,14 +35,14 @@ else:
 __all__ = ["abort", "close", "give_up"]
 
 
-def close(session: Session, *, again: bool = False) -> None:
+def close(session: Session, *, again: bool = False, unheard: bool = False) -> None:
     """See `Session.close`."""
     if session.closed or session.forked:
         session.mark_closed()
         return
     with closing_if_it_fails(session.options.system, by_any_error=False):
         try:
-            _close(session, again=again)
+            _close(session, again=again, unheard=unheard)
         except BaseException as error:
             # Ranks that met no memory together have released everything together, and must not part once more.
             if is_interruption(error) and (session.comm.size == 1 or not session.closed):
@@ -55,19 +55,18 @@ def close(session: Session, *, again: bool = False) -> None:
             raise
 
 
-def _close(session: Session, *, again: bool) -> None:
+def _close(session: Session, *, again: bool, unheard: bool) -> None:
     unread = _read_last(session)
+    interrupted: BaseException | None = None
     try:
-        session.disk.publish_at_flush()
-        with session.comm.errors_shared():
-            if session.writable:
-                # datasets without a name go
-                session.defs.tree.drop_loose()
-                if session.posted.ragged:
-                    composite_values.post_rows(session)
-                flush(session, durable=session.always_durable, closing=True)
-            elif session.posted.reads or session.comm.size > 1:
-                fetch.complete_all(session, "close")
+        try:
+            _last_flush(session)
+        except BaseException as error:
+            if not (unheard and is_interruption(error) and session.comm.size == 1):
+                raise
+            # Python prints it and goes on: nobody would know that what was posted is lost.
+            interrupted = error
+            _last_flush(session)
     except BaseException as error:
         orderly = session.comm.in_step(error)
         kept = _kept(session, orderly=orderly)
@@ -87,10 +86,25 @@ def _close(session: Session, *, again: bool) -> None:
         raise
     _let_go(session, orderly=True, flushed=True)
     tell(FILE, DEBUG, "%s: closed", session.disk.path)
+    if interrupted is not None:
+        raise interrupted
     if unread is not None:
         raise unread
     if session.always_durable:
         check_durable(session.disk)
+
+
+def _last_flush(session: Session) -> None:
+    session.disk.publish_at_flush()
+    with session.comm.errors_shared():
+        if session.writable:
+            # datasets without a name go
+            session.defs.tree.drop_loose()
+            if session.posted.ragged:
+                composite_values.post_rows(session)
+            flush(session, durable=session.always_durable, closing=True)
+        elif session.posted.reads or session.comm.size > 1:
+            fetch.complete_all(session, "close")
 
 
 def _kept(session: Session, *, orderly: bool) -> str:

@@ -237,11 +237,12 @@ class OpenFile(Session):
     # --------------------------------------------------------------------------------------- closing
 
     @without_collector
-    def close(self, *, again: bool = False) -> None:
+    def close(self, *, again: bool = False, unheard: bool = False) -> None:
         """Flush and let go of the file (collective); a second call does nothing.
 
         again : bool, leave a file that was flushed and cannot get its name (``publish="close"``) open: the caller calls
             this once more.
+        unheard : bool, nobody can be told of an interruption, as in a destructor: after one, the flush is tried again.
 
         Raises
         ------
@@ -253,7 +254,7 @@ class OpenFile(Session):
             is kept.
         """
         with self.lock:
-            close(self, again=again)
+            close(self, again=again, unheard=unheard)
 
     def give_up(self) -> None:
         """Let go of the file without a flush (collective): it stays as the last flush has left it."""

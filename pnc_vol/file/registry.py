@@ -173,7 +173,7 @@ class SessionRef:
             if deferred.wanted(session):
                 deferred.hold(session, self._close)
             else:
-                self._close(again=not (last_call or self._tried))
+                self._close(again=not (last_call or self._tried), unheard=last_call)
         except BaseException as error:
             if is_interruption(error) and not session.closed:
                 # nobody else would close it, and the next opening of the file would wait for that
@@ -183,10 +183,10 @@ class SessionRef:
             if self not in refs:
                 unwatch(self)
 
-    def _close(self, *, again: bool = False) -> None:
+    def _close(self, *, again: bool = False, unheard: bool = False) -> None:
         since = time.perf_counter()
         try:
-            self.session.close(again=again)
+            self.session.close(again=again, unheard=unheard)
         except OSError:
             if not self.session.closed:
                 self._tried = True

@@ -311,7 +311,7 @@ class Session(ABC):
         """
 
     @abstractmethod
-    def close(self, *, again: bool = False) -> None:
+    def close(self, *, again: bool = False, unheard: bool = False) -> None:
         """Flush and let go of the file (collective)."""
 
     @abstractmethod
