@@ -124,7 +124,9 @@ class Pending:
             pairs = itertools.zip_longest(self._new[::2], self._new[1::2], fillvalue=EMPTY)
             self._new = [a.plus(b) for a, b in pairs]
         if self._new:
-            self._old = self._old.plus(self._new.pop())
+            # an interruption in between leaves them twice, and loses none
+            self._old = self._old.plus(self._new[-1])
+            self._new.clear()
             self.count, self.nbytes = self._old.start.size, self._old.nbytes
         return self._old
 
@@ -233,12 +235,14 @@ class Queues:
     def submit(self) -> None:
         """Move what is pending to the submitted queue, the oldest epoch first."""
         for epoch in sorted(self._pending):
-            ranges = self._pending.pop(epoch).all()
+            ranges = self._pending[epoch].all()
             if ranges.start.size:
                 request = SyncRequest(epoch, ranges)
                 self.submitted.append(request)
                 self.wait = [one for one in self.wait if not one.future.done()]
                 self.wait.append(request)
+            # last: what an interruption leaves here as well is carried twice, and nothing is lost
+            del self._pending[epoch]
 
     def take(self, thread: int) -> tuple[SyncRequest | None, Ranges] | None:
         """What a thread does next: a part of a request, or the first of what is held; None if there is nothing now."""
