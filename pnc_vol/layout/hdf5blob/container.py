@@ -22,6 +22,7 @@ import numpy as np
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError
 from pnc_vol.optional import require_h5py
+from pnc_vol.system import is_interruption
 
 __all__ = ["DATA", "HEADER", "Container", "Stored", "find", "make"]
 
@@ -145,13 +146,23 @@ def make(header_nbytes: int, data_nbytes: int) -> tuple[Container, list[tuple[in
     h5py = require_h5py("Writing an HDF5 blob file")
     made = _Recorder()
     options = {"libver": ("latest", "latest"), "alignment_threshold": _LEAST_ALIGNED, "alignment_interval": _ALIGNMENT}
-    with h5py.File(made, "w", **options) as f:
-        header = _create(h5py, f, HEADER, header_nbytes)
-        data = _create(h5py, f, DATA, data_nbytes)
+    try:
+        with h5py.File(made, "w", **options) as f:
+            header = _create(h5py, f, HEADER, header_nbytes)
+            data = _create(h5py, f, DATA, data_nbytes)
+    except BaseException as error:
+        raise _interruption_behind(error) or error from None
     # Nothing is allocated for a dataset without bytes, so h5py knows no place for it.
     end = header_nbytes if header is None else header + header_nbytes
     container = Container(Stored(header or 0, header_nbytes), Stored(end if data is None else data, data_nbytes))
     return container, sorted(made.pieces.items()), made.nbytes
+
+
+def _interruption_behind(error: BaseException | None) -> BaseException | None:
+    """Ctrl-C, or no memory, in a method that HDF5 called, which h5py passes on as an error of another class."""
+    while error is not None and not is_interruption(error):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _create(h5py: ModuleType, f: object, name: str, nbytes: int) -> int | None:
@@ -188,6 +199,8 @@ def find(driver: Driver, path: str) -> Container:
             header, data = (_stored(h5py, f, name, path) for name in (HEADER, DATA))
     except FormatError:
         raise
+    except SystemError as error:
+        raise _interruption_behind(error) or error from None
     # h5py raises errors of many types for damaged files
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
         raise FormatError(
