@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from log_bytes import printed
 import pnc_vol
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.testing.driver_suite import extents_of
+from pnc_vol.testing.faults import HookedSystem
 
 
 @pytest.fixture
@@ -264,3 +266,37 @@ def test_tables_that_a_power_failure_took_are_missed_only_if_the_log_needs_them(
     records.write_bytes(content[: int.from_bytes(content[12:16], "little")])  # its header
     report = pnc_vol.replay(left, folder)
     assert (report.carried, left.read_bytes()) == (0, before)
+
+
+def test_a_note_that_cannot_be_removed_keeps_the_folder_that_it_names(tmp_path: Path, nvm: Path) -> None:
+    """What a note names and is not there is taken for lost: the file could never be written again."""
+
+    class Kept(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "unlink" and args[0].endswith(".pncc"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().call(name, args, kwargs)
+
+    path, hints = tmp_path / "x.nc", {"e10_cache_path": str(nvm)}
+    with pnc_vol.File(path, "w", hints=hints, system=Kept()) as f:
+        f["a"] = [1, 2, 3]
+    with pnc_vol.File(path, "r+", hints=hints) as f:
+        assert f["a"][...].tolist() == [1, 2, 3]
+    assert [one.name for one in tmp_path.iterdir() if one.name != "x.nc"] == ["nvm"]
+    assert not list(nvm.iterdir())
+
+
+def test_a_cache_whose_second_file_cannot_be_made_leaves_no_descriptor(tmp_path: Path, nvm: Path) -> None:
+    class Full(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "open" and str(args[0]).endswith(".extents"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().call(name, args, kwargs)
+
+    before = len(os.listdir("/proc/self/fd"))
+    with (
+        pytest.warns(PncVolWarning),
+        pnc_vol.File(tmp_path / "x.nc", "w", hints={"e10_cache_path": str(nvm)}, system=Full()) as f,
+    ):
+        f["a"] = [1, 2, 3]
+    assert len(os.listdir("/proc/self/fd")) == before
