@@ -73,15 +73,15 @@ if TYPE_CHECKING:
     from pnc_vol.api.patching import patch
     from pnc_vol.api.recovery import replay
     from pnc_vol.api.virtual import VirtualLayout, VirtualSource
+    from pnc_vol.convert.checking import check
+    from pnc_vol.convert.link import link
+    from pnc_vol.convert.map_files import read_decompositions
+    from pnc_vol.convert.repack import repack
+    from pnc_vol.convert.report import LossError
     from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.file.deferred import finalize
-    from pnc_vol.interop.checking import check
-    from pnc_vol.interop.link import link
-    from pnc_vol.interop.map_files import read_decompositions
-    from pnc_vol.interop.repack import repack
-    from pnc_vol.interop.report import LossError
-    from pnc_vol.interop.xarray.writing import to_netcdf as to_netcdf
     from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
+    from pnc_vol.xarray.writing import to_netcdf as to_netcdf
 
 __version__ = "0.1.0"
 

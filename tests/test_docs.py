@@ -36,8 +36,9 @@ import pytest
 import structure
 
 import pnc_vol
-from pnc_vol import errors, options
+from pnc_vol import errors
 from pnc_vol.errors import PncVolWarning
+from pnc_vol.settings import options
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

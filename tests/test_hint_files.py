@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.drivers.cache.hints import CHECKS
+from pnc_vol.cache.hints import CHECKS
 from pnc_vol.errors import HintsFileError, PncVolWarning
-from pnc_vol.hint_files import HintFile, _parsed
-from pnc_vol.options import hint_checks, hints_file
+from pnc_vol.settings.hint_files import HintFile, _parsed
+from pnc_vol.settings.options import hint_checks, hints_file
 from pnc_vol.testing.mpi import missing, run_mpi
 
 # as the document of E10 has it

@@ -141,7 +141,7 @@ def test_only_options_reads_the_environment(sources: structure.Sources) -> None:
         )
     }
     # The launcher of MPI tests hands its own environment to the program that it starts, and asks it nothing.
-    assert readers == {"pnc_vol/options.py", "pnc_vol/testing/mpi.py"}
+    assert readers == {"pnc_vol/settings/options.py", "pnc_vol/testing/mpi.py"}
 
 
 def test_the_parts_of_an_open_file_change_by_their_own_methods(sources: structure.Sources) -> None:

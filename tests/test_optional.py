@@ -60,7 +60,7 @@ with h5py.patch():
     assert patched.File is h5py.File
     from h5py import h5t
     assert patched.File("all.nc")["bool"][()]
-from pnc_vol.interop.hdf5 import open_either
+from pnc_vol.convert.hdf5 import open_either
 assert open_either("packed.nc")["x"].is_scale
 print("done")
 """
@@ -70,7 +70,7 @@ print("done")
 def test_what_needs_h5py_says_how_to_install_it(tmp_path: Path) -> None:
     script = """
 import pnc_vol
-from pnc_vol.interop.hdf5 import convert, open_either
+from pnc_vol.convert.hdf5 import convert, open_either
 with pnc_vol.File("some.nc", "w") as f:
     f["x"] = 1
 with open("some.h5", "wb") as raw:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.options import Options, keyword_names, parse_hints, resolve
+from pnc_vol.settings.options import Options, keyword_names, parse_hints, resolve
 from pnc_vol.testing.faults import HookedSystem
 
 
@@ -68,7 +68,7 @@ def test_the_process_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_an_mpi_info() -> None:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
     script = (
-        "from mpi4py import MPI\nfrom pnc_vol.options import resolve\n"
+        "from mpi4py import MPI\nfrom pnc_vol.settings.options import resolve\n"
         "info = MPI.Info.Create({'nc_var_align_size': '64', 'striping_unit': '8'})\n"
         "made = resolve({}, info=info, environ={})\ninfo.Free()\n"
         "assert made.var_align == 64\nassert made.hints == {'striping_unit': '8'}\n"

@@ -15,8 +15,7 @@ import pytest
 from kills import forked
 
 import pnc_vol
-from pnc_vol import full_io
-from pnc_vol.system import CALLS, REAL, System
+from pnc_vol.system import CALLS, REAL, System, full_io
 from pnc_vol.testing.faults import FaultSystem, HookedSystem, TraceSystem
 
 PACKAGE = Path(__file__).parents[1] / "pnc_vol"

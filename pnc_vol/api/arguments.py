@@ -6,7 +6,7 @@ Rules
 -----
 1. A keyword of h5py that means nothing for CDF is checked as h5py checks it and then accepted, so that a ported script
    runs; what would change the file (a user block) is refused by name.
-2. A keyword of ours goes to `pnc_vol.options`; an unknown keyword raises `TypeError`.
+2. A keyword of ours goes to `pnc_vol.settings.options`; an unknown keyword raises `TypeError`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pnc_vol import options
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.stack import knows, stack_capabilities
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, did_you_mean
 from pnc_vol.file.driver_stack import cached
 from pnc_vol.late import late
+from pnc_vol.settings import options
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.api import hdf5_drivers
-    from pnc_vol.hint_files import HintFile, Match
+    from pnc_vol.settings.hint_files import HintFile, Match
 else:
     hdf5_drivers = late("pnc_vol.api.hdf5_drivers")
 

@@ -73,7 +73,7 @@ class File(RequestsOfFile):
     **kwds
         h5py's other keywords, which are checked and mostly have no effect.
         Options: ``format`` ("CDF-5", "CDF-2", "CDF-1"), ``buffer_size``, ``header_reserve``, ``var_align``,
-        ``publish``, ``on_overflow``, ``durable``, ``ordered``, ``strict``, ...; see `pnc_vol.options.Options`.
+        ``publish``, ``on_overflow``, ``durable``, ``ordered``, ``strict``, ...; see `pnc_vol.settings.options.Options`.
 
     Raises
     ------
@@ -332,8 +332,8 @@ def _opening(comm: Any = None, **given: Any) -> Any:
     except ImportError as error:
         # The other ranks wait in the exchange that begins an open: they are told.
         if comm is not None:
-            from pnc_vol import options
-            from pnc_vol.mpi_comm import over
+            from pnc_vol.ranks.mpi_comm import over
+            from pnc_vol.settings import options
 
             over(comm, timeout=options.collective_timeout(**given)).agree("open", error=error)
         raise

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from pnc_vol.comm import Comm, on_root
-from pnc_vol.drivers.cache.hints import CHECKS, hints_when_off
+from pnc_vol.cache.hints import CHECKS, hints_when_off
 from pnc_vol.errors import HintsFileError
-from pnc_vol.full_io import read_whole
-from pnc_vol.hint_files import HintFile
-from pnc_vol.options import hint_checks, hint_text
+from pnc_vol.ranks.comm import Comm, on_root
+from pnc_vol.settings.hint_files import HintFile
+from pnc_vol.settings.options import hint_checks, hint_text
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import read_whole
 from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:

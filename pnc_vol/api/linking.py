@@ -30,7 +30,7 @@ from pnc_vol.mapping.tree import GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.group import Group
-    from pnc_vol.options import Options
+    from pnc_vol.settings.options import Options
 
 __all__ = ["expander", "follow", "link_at", "make_link", "moved_link", "remove"]
 

@@ -38,8 +38,8 @@ def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
     False
     """
     # Loaded when it is asked for, not with the package.
+    from pnc_vol.blob.subfiles import names_set, subfile_path
     from pnc_vol.disk.signature import HDF5, NETCDF, kind_of
-    from pnc_vol.layout.subfiles import names_set, subfile_path
 
     path = os.path.abspath(os.fsdecode(fname))
     if names_set(REAL, path):

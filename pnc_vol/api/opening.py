@@ -9,32 +9,32 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol import comm as communicators
 from pnc_vol.api.arguments import Checked, Given, check, refuse_in_memory
 from pnc_vol.api.ids import Handle
-from pnc_vol.comm import said_by
+from pnc_vol.burst.recovery.leftovers import look_after_leftovers
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import CollectiveMismatchError, DefinitionError, OperationError, PncVolError
 from pnc_vol.file.forgotten import watch
 from pnc_vol.file.joining import open_shared
 from pnc_vol.late import late
-from pnc_vol.recovery.leftovers import look_after_leftovers
+from pnc_vol.ranks import comm as communicators
+from pnc_vol.ranks.comm import said_by
 from pnc_vol.system import closing_if_it_fails
 from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:
     import json
 
-    from pnc_vol import mpi_comm
     from pnc_vol.api import hints
     from pnc_vol.drivers import fileobj, memory
     from pnc_vol.drivers.memory import MemoryDriver
     from pnc_vol.file.open_file import OpenFile
+    from pnc_vol.ranks import mpi_comm
 else:
     json = late("json")
     # most programs open files by their path, without a hint file
     hints, fileobj, memory = late("pnc_vol.api.hints"), late("pnc_vol.drivers.fileobj"), late("pnc_vol.drivers.memory")
-    mpi_comm = late("pnc_vol.mpi_comm")
+    mpi_comm = late("pnc_vol.ranks.mpi_comm")
 
 __all__ = ["Given", "open_handle", "root_in_memory", "start_swmr"]
 

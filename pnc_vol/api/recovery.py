@@ -10,19 +10,19 @@ import os
 from collections.abc import Sequence
 from typing import Any, overload
 
-from pnc_vol import comm as communicators
+from pnc_vol.blob.replay import BlobReport, Progress, replay_blobs
+from pnc_vol.blob.subfiles import subfile_path, subfiles_of
+from pnc_vol.burst.folders import remove_logs
+from pnc_vol.burst.recovery.leftovers import leftovers_of
+from pnc_vol.burst.recovery.replay import ReplayReport, replay_into
+from pnc_vol.burst.recovery.sources import metas_of, named_logs
+from pnc_vol.cache.folders import is_cache_folder
+from pnc_vol.cache.recovery import replay_caches
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.file.registry import refuse_open
-from pnc_vol.layout.subfiles import subfile_path, subfiles_of
-from pnc_vol.log.folders import remove_logs
-from pnc_vol.mpi_comm import over
-from pnc_vol.options import Options, resolve
-from pnc_vol.recovery.blobs import BlobReport, Progress, replay_blobs
-from pnc_vol.recovery.cache_folders import is_cache_folder
-from pnc_vol.recovery.caches import replay_caches
-from pnc_vol.recovery.leftovers import leftovers_of
-from pnc_vol.recovery.replay import ReplayReport, replay_into
-from pnc_vol.recovery.sources import metas_of, named_logs
+from pnc_vol.ranks import comm as communicators
+from pnc_vol.ranks.mpi_comm import over
+from pnc_vol.settings.options import Options, resolve
 from pnc_vol.system import exists
 
 __all__ = ["replay"]

@@ -9,6 +9,6 @@
 `private_folders`  the folder of a job, who may have made it, and the note that says where it is
 =================  ===============================================================================
 
-Knows: bytes, files, folders. Does not know: what a record is about. The burst-buffer log (`pnc_vol.log`) is made of
+Knows: bytes, files, folders. Does not know: what a record is about. The burst-buffer log (`pnc_vol.burst`) is made of
 these parts; a driver may use them too.
 """

@@ -26,8 +26,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from pnc_vol.append_log.neighbours import is_unnamed, neighbour
-from pnc_vol.full_io import read_whole, write_whole
 from pnc_vol.system import System, exists
+from pnc_vol.system.full_io import read_whole, write_whole
 
 __all__ = [
     "Found",

@@ -18,8 +18,8 @@ from typing import Any
 
 from pnc_vol.append_log.records import SLOT_BYTES
 from pnc_vol.append_log.shared_blocks import Share
-from pnc_vol.full_io import write_all
 from pnc_vol.system import PAGE, System
+from pnc_vol.system.full_io import write_all
 
 __all__ = [
     "FULL",

@@ -15,7 +15,7 @@ from pnc_vol.bench.e3sm_c import c_program
 from pnc_vol.bench.measure import Result
 from pnc_vol.bench.serial import run_serial
 from pnc_vol.bench.table import machine, plot, print_table, to_json
-from pnc_vol.options import launched, parse_hints
+from pnc_vol.settings.options import launched, parse_hints
 
 SERIAL = {
     "io": "one large variable, rows, random small pieces, many variables",

@@ -29,8 +29,8 @@ from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch, wait_asleep
 from pnc_vol.bench.serial import check, load
 from pnc_vol.bench.throttled import ThrottledSystem
-from pnc_vol.full_io import write_whole
 from pnc_vol.system import REAL, is_folder, temporary_directory
+from pnc_vol.system.full_io import write_whole
 
 __all__ = ["BARS", "arguments", "bars", "run"]
 

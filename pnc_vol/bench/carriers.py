@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 import pnc_vol
 from pnc_vol.bench.serial import load
-from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import read_at, write_all
 
 __all__ = ["Carrier", "PnetCDF", "Posix", "carriers"]
 

@@ -23,8 +23,8 @@ from pnc_vol.bench.carriers import Carrier, Posix, carriers
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
 from pnc_vol.bench.serial import check
-from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import read_at, write_all
 
 __all__ = ["arguments", "run"]
 

@@ -31,7 +31,7 @@ from pnc_vol.bench.e3sm_setup import GAP, Setup, buffers, path_of, prepare, unto
 from pnc_vol.bench.e3sm_view import Seen, lines, look
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
-from pnc_vol.layout.subfiles import names_set
+from pnc_vol.blob.subfiles import names_set
 from pnc_vol.system import REAL
 
 __all__ = ["arguments", "run"]

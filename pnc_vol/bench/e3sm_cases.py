@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.full_io import read_whole
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import read_whole
 
 __all__ = ["CaseFile", "Variable", "counted", "files_of", "listed"]
 

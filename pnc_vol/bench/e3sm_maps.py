@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.convert.map_files import Map
 from pnc_vol.extents.model import Runs
-from pnc_vol.interop.map_files import Map
 
 __all__ = ["Dealt", "dealt_out", "invented"]
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from pnc_vol.bench.e3sm_cases import CaseFile, Variable, counted, files_of, listed
 from pnc_vol.bench.e3sm_maps import invented
 from pnc_vol.bench.ranks import Job
+from pnc_vol.convert.map_files import Map, dealt, in_rows, read_maps
 from pnc_vol.extents.model import Runs
-from pnc_vol.interop.map_files import Map, dealt, in_rows, read_maps
-from pnc_vol.mpi_comm import over
+from pnc_vol.ranks.mpi_comm import over
 from pnc_vol.system import REAL, exists
 
 __all__ = ["GAP", "Part", "Setup", "buffers", "path_of", "prepare", "untouched", "value_of"]

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import pnc_vol
 from pnc_vol.bench.e3sm_cases import CaseFile
 from pnc_vol.bench.e3sm_setup import Setup
-from pnc_vol.full_io import copy_all
 from pnc_vol.system import REAL, exists
+from pnc_vol.system.full_io import copy_all
 
 __all__ = ["Seen", "lines", "look"]
 

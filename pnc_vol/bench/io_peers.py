@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench.serial import Peer, installed
-from pnc_vol.full_io import read_at, write_all
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import read_at, write_all
 
 __all__ = ["peers"]
 

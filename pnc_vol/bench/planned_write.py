@@ -19,20 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol import mpi_comm
-from pnc_vol.comm import Comm
+from pnc_vol.exchange.domains import Cut, Domains, rounds_of_cells
+from pnc_vol.exchange.holes import Granules, worth_finding
+from pnc_vol.exchange.node_parcels import allowed_here, excess_of
+from pnc_vol.exchange.parcels import LARGEST, bytes_of, parcels_of
+from pnc_vol.exchange.team import Team
+from pnc_vol.exchange.two_phase import TwoPhase
 from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.flush.choice import transport_code
-from pnc_vol.flush.domains import Cut, Domains, rounds_of_cells
-from pnc_vol.flush.holes import Granules, worth_finding
-from pnc_vol.flush.node_parcels import allowed_here, excess_of
-from pnc_vol.flush.parcels import LARGEST, bytes_of, parcels_of
-from pnc_vol.flush.team import Team
 from pnc_vol.flush.transport import Transport
-from pnc_vol.flush.two_phase import TwoPhase
-from pnc_vol.options import Options
-from pnc_vol.rank_places import Nodes
+from pnc_vol.ranks import mpi_comm
+from pnc_vol.ranks.comm import Comm
+from pnc_vol.ranks.places import Nodes
+from pnc_vol.settings.options import Options
 
 __all__ = ["Bounds", "Planned", "blocks", "planned", "way_of"]
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from pnc_vol.bench.io_peers import peers
 from pnc_vol.bench.measure import US, Watch
 from pnc_vol.bench.serial import Work, check, clear, times
-from pnc_vol.full_io import copy_all
 from pnc_vol.system import REAL, temporary_directory
+from pnc_vol.system.full_io import copy_all
 
 __all__ = ["peers", "works"]
 

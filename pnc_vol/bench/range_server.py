@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from pnc_vol.full_io import read_at
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import read_at
 
 __all__ = ["Server", "main", "serving"]
 

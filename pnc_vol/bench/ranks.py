@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
-from pnc_vol.full_io import read_whole
 from pnc_vol.system import REAL, exists, temporary_directory
+from pnc_vol.system.full_io import read_whole
 
 __all__ = ["Job", "RankWatch", "hints_of", "run_here", "start", "wait_asleep"]
 

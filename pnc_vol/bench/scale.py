@@ -17,8 +17,8 @@ import numpy as np
 from pnc_vol.bench.planned_write import Planned, blocks, planned, way_of
 from pnc_vol.bench.scale_cases import CASES, flushes_of
 from pnc_vol.bench.scale_costs import FLUSH_REDUCTIONS, Costs, seconds_alone, seconds_together
-from pnc_vol.options import Options, parse_hints
-from pnc_vol.rank_places import Nodes
+from pnc_vol.ranks.places import Nodes
+from pnc_vol.settings.options import Options, parse_hints
 
 __all__ = ["arguments", "report"]
 

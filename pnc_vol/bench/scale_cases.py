@@ -20,9 +20,9 @@ from pnc_vol.bench.e3sm_cases import counted
 from pnc_vol.bench.e3sm_maps import Dealt, dealt_out
 from pnc_vol.bench.flash import BLOCKS, LABELS
 from pnc_vol.bench.planned_write import Bounds
+from pnc_vol.convert.map_files import in_rows
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.flush.plan import Plan
-from pnc_vol.interop.map_files import in_rows
 from pnc_vol.layout.places import Place
 from pnc_vol.queue.rows import Listed
 

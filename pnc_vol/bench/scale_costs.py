@@ -16,9 +16,9 @@ import numpy as np
 
 from pnc_vol.bench.planned_write import Planned
 from pnc_vol.bench.scale_cases import Flush
-from pnc_vol.full_io import read_whole
-from pnc_vol.rank_places import Nodes
+from pnc_vol.ranks.places import Nodes
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import read_whole
 
 __all__ = ["FLUSH_REDUCTIONS", "Costs", "seconds_alone", "seconds_together"]
 

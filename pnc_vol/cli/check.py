@@ -11,9 +11,9 @@ import typer
 
 from pnc_vol.cli.shared_options import AsJson
 from pnc_vol.cli.show import TROUBLE, counted, expected, fail, on_disk, painted, print_json, safe
+from pnc_vol.convert.checking import check
+from pnc_vol.convert.readers import READERS
 from pnc_vol.format.model import Finding
-from pnc_vol.interop.checking import check
-from pnc_vol.interop.readers import READERS
 
 __all__ = ["command"]
 

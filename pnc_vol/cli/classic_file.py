@@ -21,17 +21,17 @@ import numpy.typing as npt
 
 from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
+from pnc_vol.blob.subfiles import names_set
+from pnc_vol.convert.checking import with_header
 from pnc_vol.disk.naming import check_place
 from pnc_vol.extents.model import Runs
 from pnc_vol.format import sizes
 from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.types import TYPES
-from pnc_vol.full_io import read_at
-from pnc_vol.interop.checking import with_header
 from pnc_vol.layout.registry import refuse_other_layouts
-from pnc_vol.layout.subfiles import names_set
 from pnc_vol.system import REAL, System
+from pnc_vol.system.full_io import read_at
 
 __all__ = ["FileReader", "StoredFile", "open_stored"]
 

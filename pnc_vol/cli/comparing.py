@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.convert import inspect_hdf5
+from pnc_vol.convert.other_files import outside
+from pnc_vol.convert.references import Meanings
 from pnc_vol.extents.blocks import blocks
-from pnc_vol.interop import inspect_hdf5
-from pnc_vol.interop.other_files import outside
-from pnc_vol.interop.references import Meanings
 from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
 
 __all__ = ["Comparison"]

@@ -16,8 +16,8 @@ import typer
 
 from pnc_vol.cli.shared_options import AllowSparse, FollowExternal, Quiet
 from pnc_vol.cli.show import counted, expected, fail, human, safe
-from pnc_vol.interop.hdf5 import LossError, convert
-from pnc_vol.interop.report import Report
+from pnc_vol.convert.hdf5 import LossError, convert
+from pnc_vol.convert.report import Report
 
 __all__ = ["WRITING", "bar", "command"]
 

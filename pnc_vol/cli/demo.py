@@ -13,7 +13,7 @@ import typer
 
 from pnc_vol.cli.ls import tree
 from pnc_vol.cli.show import expected, fail
-from pnc_vol.interop.hdf5 import convert, open_either
+from pnc_vol.convert.hdf5 import convert, open_either
 from pnc_vol.optional import require_h5py
 from pnc_vol.system import REAL, exists, is_folder, scratch_folder
 

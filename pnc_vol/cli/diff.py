@@ -12,8 +12,8 @@ import typer
 from pnc_vol.cli.comparing import Comparison
 from pnc_vol.cli.shared_options import AllowSparse, AsJson, FollowExternal
 from pnc_vol.cli.show import expected, fail, painted, print_json, safe
-from pnc_vol.interop.hdf5 import open_either
-from pnc_vol.interop.space import declared_by, refuse_sparse
+from pnc_vol.convert.hdf5 import open_either
+from pnc_vol.convert.space import declared_by, refuse_sparse
 
 __all__ = ["command"]
 

@@ -23,9 +23,9 @@ import pnc_vol
 from pnc_vol.api.hints import read_hint_file
 from pnc_vol.cli.shared_options import AsJson
 from pnc_vol.cli.show import expected, fail, human, painted, print_json, refuse_address, safe
-from pnc_vol.full_io import write_all
-from pnc_vol.options import Options, hints_file, launched, resolve
+from pnc_vol.settings.options import Options, hints_file, launched, resolve
 from pnc_vol.system import REAL, exists, free_bytes, in_memory, is_folder, scratch_folder, temporary_directory
+from pnc_vol.system.full_io import write_all
 
 __all__ = ["command"]
 

@@ -15,8 +15,8 @@ import errno
 import os
 from typing import Any
 
-from pnc_vol.full_io import copy_all
 from pnc_vol.system import REAL, System, exists
+from pnc_vol.system.full_io import copy_all
 
 __all__ = ["Aside"]
 

@@ -16,9 +16,9 @@ from pnc_vol.cli import cdl
 from pnc_vol.cli.classic_file import FileReader, StoredFile, open_stored
 from pnc_vol.cli.shared_options import AllowSparse
 from pnc_vol.cli.show import FAILED, expected, fail, on_disk
+from pnc_vol.convert.space import declared_by_header, refuse_sparse
 from pnc_vol.format import sizes
 from pnc_vol.format.types import CHAR
-from pnc_vol.interop.space import declared_by_header, refuse_sparse
 
 __all__ = ["command"]
 

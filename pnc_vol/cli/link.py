@@ -11,8 +11,8 @@ import typer
 
 from pnc_vol.cli.shared_options import Quiet
 from pnc_vol.cli.show import counted, expected, fail, safe
-from pnc_vol.interop.link import link
-from pnc_vol.interop.link_state import state_of
+from pnc_vol.convert.link import link
+from pnc_vol.convert.link_state import state_of
 
 __all__ = ["command"]
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from pnc_vol.burst.recovery.printing import log_text
+from pnc_vol.burst.recovery.scan import Verdict
+from pnc_vol.burst.recovery.sources import LogSource, named_logs, sources_of
+from pnc_vol.cache.folders import cache_text, is_cache_folder
 from pnc_vol.cli.shared_options import AsJson
 from pnc_vol.cli.show import TROUBLE, expected, print_json, safe
-from pnc_vol.recovery.cache_folders import cache_text, is_cache_folder
-from pnc_vol.recovery.printing import log_text
-from pnc_vol.recovery.scan import Verdict
-from pnc_vol.recovery.sources import LogSource, named_logs, sources_of
 from pnc_vol.system import REAL
 
 __all__ = ["DAMAGED", "LEFT", "command"]

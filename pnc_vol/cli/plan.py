@@ -17,7 +17,7 @@ from pnc_vol.cli.dry_run import Aside
 from pnc_vol.cli.shared_options import AsJson, Script, ScriptArguments
 from pnc_vol.cli.show import fail, print_json, safe
 from pnc_vol.file.report import FlushReport, watchers
-from pnc_vol.options import hint_all, launched, system_for_all
+from pnc_vol.settings.options import hint_all, launched, system_for_all
 from pnc_vol.system import temporary_directory
 
 __all__ = ["command"]

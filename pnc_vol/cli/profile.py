@@ -16,8 +16,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from pnc_vol.cli.show import expected, fail, safe
-from pnc_vol.full_io import read_whole, write_whole
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import read_whole, write_whole
 
 __all__ = ["PHASES", "Span", "command", "spans_of", "summed"]
 

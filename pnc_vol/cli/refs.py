@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli.show import counted, expected, safe
-from pnc_vol.interop.zarr_refs import INLINE, write_references
+from pnc_vol.convert.zarr_refs import INLINE, write_references
 
 __all__ = ["command"]
 

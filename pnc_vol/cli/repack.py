@@ -15,7 +15,7 @@ import typer
 from pnc_vol.cli.convert import WRITING, bar
 from pnc_vol.cli.shared_options import Quiet
 from pnc_vol.cli.show import expected, fail, human, refuse_address, safe
-from pnc_vol.interop.repack import Repacked, repack
+from pnc_vol.convert.repack import Repacked, repack
 
 __all__ = ["command"]
 

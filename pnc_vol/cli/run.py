@@ -12,7 +12,7 @@ from types import TracebackType
 import pnc_vol
 from pnc_vol.cli.shared_options import Script, ScriptArguments
 from pnc_vol.cli.show import fail, refuse_address
-from pnc_vol.options import reach_children
+from pnc_vol.settings.options import reach_children
 from pnc_vol.system import REAL, exists, is_folder
 
 __all__ = ["check_script", "command"]

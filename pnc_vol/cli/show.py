@@ -24,8 +24,8 @@ from typing import Any, NoReturn
 
 from pnc_vol.api.arguments import is_address
 from pnc_vol.errors import PncVolError
-from pnc_vol.full_io import write_all
 from pnc_vol.system import REAL, exists, is_folder, temporary_directory
+from pnc_vol.system.full_io import write_all
 
 __all__ = [
     "FAILED", "TROUBLE", "counted", "expected", "fail", "human", "on_disk", "painted", "plain", "print_json", "safe",

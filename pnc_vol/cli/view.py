@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from pnc_vol.cli.show import expected, fail, refuse_address, safe
-from pnc_vol.options import look_beside
+from pnc_vol.settings.options import look_beside
 
 __all__ = ["command"]
 

@@ -33,8 +33,8 @@ from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
 from pnc_vol.format.model import Attr
 from pnc_vol.format.source import Hints
 from pnc_vol.format.widths import WIDTHS
-from pnc_vol.full_io import read_at
 from pnc_vol.system import System
+from pnc_vol.system.full_io import read_at
 
 __all__ = ["Existing", "header_of", "open_existing", "replaced_too_often", "unchanged"]
 

@@ -28,7 +28,7 @@ from contextlib import suppress
 from weakref import WeakSet
 
 from pnc_vol.errors import LockedError
-from pnc_vol.options import launched
+from pnc_vol.settings.options import launched
 from pnc_vol.system import System
 from pnc_vol.warn import warn_once
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pnc_vol.full_io import read_at
 from pnc_vol.system import System
+from pnc_vol.system.full_io import read_at
 
 __all__ = ["HDF5", "HDF5_SIGNATURE", "NETCDF", "Read", "kind_by", "kind_of", "says_what"]
 
@@ -69,6 +69,6 @@ def says_what(kind: str) -> str:
     if kind == HDF5:
         return (
             "this is an HDF5 (or NetCDF-4) file, not a NetCDF classic file; "
-            "'pnc-vol convert IN OUT' or pnc_vol.interop.hdf5.convert converts it"
+            "'pnc-vol convert IN OUT' or pnc_vol.convert.hdf5.convert converts it"
         )
     return f"this is a file compressed with {kind}, not a NetCDF classic file; decompress it first" if kind else ""

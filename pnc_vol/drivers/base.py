@@ -46,7 +46,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Ranks(Protocol):
-    """The ranks that share a file, as `pnc_vol.comm` makes them.
+    """The ranks that share a file, as `pnc_vol.ranks.comm` makes them.
 
     rank : int, this process, from 0.
     size : int, processes.

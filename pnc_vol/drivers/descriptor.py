@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Ranks
 from pnc_vol.drivers.vectored_io import get_extents
 from pnc_vol.extents.model import Extents, before
-from pnc_vol.full_io import read_at, write_all
 from pnc_vol.late import late
+from pnc_vol.ranks.comm import Comm
 from pnc_vol.system import REAL, System
+from pnc_vol.system.full_io import read_at, write_all
 
 if TYPE_CHECKING:
     from pnc_vol.drivers import byte_copy, mmap_guard

@@ -20,8 +20,8 @@ from pnc_vol.drivers.byte_copy import check, copy_pieces, in_order
 from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.root import Root
 from pnc_vol.extents.model import Extents
-from pnc_vol.full_io import read_whole
 from pnc_vol.system import exists
+from pnc_vol.system.full_io import read_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from pnc_vol.comm import Comm
 from pnc_vol.extents.model import Int64
-from pnc_vol.options import launched
+from pnc_vol.ranks.comm import Comm
+from pnc_vol.settings.options import launched
 
 __all__ = ["errors_are_lost", "hindexed", "opened", "os_errors", "types_are_broken", "world"]
 

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnc_vol.comm import Comm, serial
 from pnc_vol.drivers.base import Memory, OpenContext
 from pnc_vol.drivers.byte_copy import (
     check,
@@ -50,6 +49,7 @@ from pnc_vol.drivers.root import Root
 from pnc_vol.drivers.vectored_io import put_extents
 from pnc_vol.extents import blocks
 from pnc_vol.extents.model import Extents
+from pnc_vol.ranks.comm import Comm, serial
 
 if TYPE_CHECKING:
     from typing_extensions import Self

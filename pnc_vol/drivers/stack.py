@@ -45,11 +45,11 @@ Kind = Literal["root", "wrapper"]
 GROUP = "pnc_vol.drivers"
 
 _BUILTIN = {
-    "cache": "pnc_vol.drivers.cache.wrapper:CacheDriver",
+    "cache": "pnc_vol.cache.wrapper:CacheDriver",
     "memory": "pnc_vol.drivers.memory:MemoryDriver",
     "mpio": "pnc_vol.drivers.mpio:MpioDriver",
     "posix": "pnc_vol.drivers.posix:PosixDriver",
-    "remote": "pnc_vol.drivers.remote.driver:RemoteDriver",
+    "remote": "pnc_vol.remote.driver:RemoteDriver",
     "trace": "pnc_vol.drivers.trace:TraceDriver",
 }
 

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy.typing as npt
 
-from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver, Memory, OpenContext, Wrapper
 from pnc_vol.drivers.holding import Phase
 from pnc_vol.extents.model import Extents, one_extent
-from pnc_vol.full_io import write_whole
+from pnc_vol.ranks.comm import Comm
 from pnc_vol.system import REAL, System
+from pnc_vol.system.full_io import write_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pnc_vol.drivers.stack_text import parse_stack
 from pnc_vol.errors import DefinitionError
 from pnc_vol.layout.base import Layout
-from pnc_vol.options import Options
+from pnc_vol.settings.options import Options
 
 __all__ = ["REFUSED", "Refused", "check"]
 

@@ -23,18 +23,18 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pnc_vol.comm import Comm
 from pnc_vol.errors import DeferredCloseError, RankError
 from pnc_vol.file.session import Session
 from pnc_vol.late import late
+from pnc_vol.ranks.comm import Comm
 
 if TYPE_CHECKING:
     import json
 
-    from pnc_vol import mpi_comm
+    from pnc_vol.ranks import mpi_comm
 else:
     json = late("json")
-    mpi_comm = late("pnc_vol.mpi_comm")
+    mpi_comm = late("pnc_vol.ranks.mpi_comm")
 
 __all__ = [
     "Times", "close_at_exit", "close_before_open", "close_held", "finalize", "hold", "holds", "note_time", "same_ranks",

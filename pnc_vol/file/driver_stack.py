@@ -9,7 +9,6 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from pnc_vol.comm import Comm, first_trouble, on_root, said_by
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver, OpenContext
@@ -18,13 +17,14 @@ from pnc_vol.drivers.stack import default_stack, open_stack, parse_stack, stack_
 from pnc_vol.drivers.stack_text import written_layer
 from pnc_vol.file.epochs import fall_back
 from pnc_vol.late import late
-from pnc_vol.options import Options
+from pnc_vol.ranks.comm import Comm, first_trouble, on_root, said_by
+from pnc_vol.settings.options import Options
 from pnc_vol.system import System, is_folder, scratch_folder
 
 if TYPE_CHECKING:
-    from pnc_vol.drivers.cache import hints as cache
+    from pnc_vol.cache import hints as cache
 else:
-    cache = late("pnc_vol.drivers.cache.hints")
+    cache = late("pnc_vol.cache.hints")
 
 __all__ = [
     "asked_and_open",

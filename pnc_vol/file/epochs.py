@@ -24,7 +24,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.holding import EVERY_EPOCH, Unwritten
@@ -32,6 +31,7 @@ from pnc_vol.errors import SyncError
 from pnc_vol.format.edits import changed_parts
 from pnc_vol.format.encode import only_numrecs_differs
 from pnc_vol.late import late
+from pnc_vol.ranks.comm import Comm
 from pnc_vol.warn import FILE, WARNING, tell
 
 if TYPE_CHECKING:

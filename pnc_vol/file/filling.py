@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Runs, before
 from pnc_vol.extents.place import split_rows
@@ -26,6 +25,7 @@ from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.queue.batches import Batch
+from pnc_vol.ranks.comm import Comm
 
 if TYPE_CHECKING:
     from pnc_vol.extents import blocks, subarrays

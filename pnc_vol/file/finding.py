@@ -26,23 +26,23 @@ from pnc_vol.format.encode import encode, encoded_empty
 from pnc_vol.format.model import Header
 from pnc_vol.late import late
 from pnc_vol.layout.registry import header_paths, layout_class
-from pnc_vol.options import Options
+from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
 
 if TYPE_CHECKING:
     import json
 
+    from pnc_vol.blob import subfiles
     from pnc_vol.disk import existing as reading
     from pnc_vol.disk import signature
     from pnc_vol.disk.existing import Existing
     from pnc_vol.file import combinations
     from pnc_vol.format.decode import Decoded
-    from pnc_vol.layout import subfiles
 else:
     json = late("json")
     signature = late("pnc_vol.disk.signature")
     combinations = late("pnc_vol.file.combinations")
-    subfiles = late("pnc_vol.layout.subfiles")
+    subfiles = late("pnc_vol.blob.subfiles")
     reading = late("pnc_vol.disk.existing")
 
 __all__ = ["Found", "Mine", "find"]
@@ -264,7 +264,7 @@ def _set_of(
     if named is None or (options.layout and not sets):
         return None, b""
     # Few files have such names, and what knows of blobs takes long to load.
-    from pnc_vol.layout.blob.described import described, is_blob_set
+    from pnc_vol.blob.described import described, is_blob_set
 
     base = named[1]
     first = subfiles.subfile_path(base, 0)

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from pnc_vol.comm import Comm, trouble_of
 from pnc_vol.disk.journal import is_atomic
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
@@ -33,6 +32,7 @@ from pnc_vol.format.edits import Parts, changed_parts, encode_again
 from pnc_vol.format.encode import numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
+from pnc_vol.ranks.comm import Comm, trouble_of
 from pnc_vol.system import is_interruption
 
 __all__ = ["check_durable", "cut_tail", "cut_what_failed", "end_flush", "order_writes", "write_header"]

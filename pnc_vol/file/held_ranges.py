@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pnc_vol.extents.model import Runs, distinct
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.queue.batches import Batch
-from pnc_vol.rank_places import Nodes
+from pnc_vol.ranks.places import Nodes
 
 __all__ = ["NO_SPANS", "HeldRanges", "Owned", "Spans", "joined_owned", "owned_by", "span_of", "spans_of"]
 

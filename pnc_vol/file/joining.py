@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.file import deferred, registry
@@ -29,7 +28,8 @@ from pnc_vol.file.requests import Posted
 from pnc_vol.file.session import FileSet
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
-from pnc_vol.options import Options
+from pnc_vol.ranks.comm import Comm
+from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
     from pnc_vol.file import parting
@@ -71,9 +71,9 @@ def open_session(
         if isinstance(opened, Found):
             # Sets of subfiles are rare, and what knows of them takes long to load.
             if opened.hdf5 or options.layout == "hdf5blob":
-                from pnc_vol.file.hdf5_opening import open_hdf5_set as open_set
+                from pnc_vol.blob.hdf5.opening import open_hdf5_set as open_set
             else:
-                from pnc_vol.file.set_opening import open_set
+                from pnc_vol.blob.set_opening import open_set
 
             made = open_set(opened, mode, options, comm, _made)
             assert isinstance(made, OpenFile)

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pnc_vol.comm import Comm, on_root, said_by
 from pnc_vol.disk.naming import ATTEMPTS
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
@@ -32,30 +31,31 @@ from pnc_vol.layout.base import Layout, Unwritten
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
 from pnc_vol.mapping.markers import warn_of
 from pnc_vol.mapping.tree import Tree
-from pnc_vol.options import Options
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.stores import StoreContext, check_name, open_store
+from pnc_vol.ranks.comm import Comm, on_root, said_by
+from pnc_vol.settings.options import Options
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
     import json
 
-    from pnc_vol import rank_errors
+    from pnc_vol.burst import beginning
     from pnc_vol.disk import existing
     from pnc_vol.file import combinations, of_ranks
     from pnc_vol.format import check as header_check
     from pnc_vol.format import decode as decoding
-    from pnc_vol.log import beginning
     from pnc_vol.mapping import unflatten
-    from pnc_vol.rank_errors import Ranks
+    from pnc_vol.ranks import errors as rank_errors
+    from pnc_vol.ranks.errors import Ranks
 else:
     json = late("json")
     # few files have a log, and logs are half of the package; what is checked is what exists already
-    beginning, header_check = late("pnc_vol.log.beginning"), late("pnc_vol.format.check")
+    beginning, header_check = late("pnc_vol.burst.beginning"), late("pnc_vol.format.check")
     unflatten = late("pnc_vol.mapping.unflatten")
     decoding = late("pnc_vol.format.decode")
     existing, of_ranks = late("pnc_vol.disk.existing"), late("pnc_vol.file.of_ranks")
-    rank_errors = late("pnc_vol.rank_errors")
+    rank_errors = late("pnc_vol.ranks.errors")
     combinations = late("pnc_vol.file.combinations")
 
 __all__ = ["Opened", "open_file", "open_queue"]

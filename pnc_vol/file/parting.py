@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pnc_vol.comm import Comm
 from pnc_vol.file.session import Session
+from pnc_vol.ranks.comm import Comm
 from pnc_vol.warn import warn_outside
 
 __all__ = ["leaves", "let_go_of_file", "part_from_others"]

@@ -15,7 +15,6 @@ import os
 import struct
 from functools import partial
 
-from pnc_vol.comm import on_root
 from pnc_vol.disk.existing import Existing, header_of, open_existing, replaced_too_often
 from pnc_vol.disk.naming import ATTEMPTS
 from pnc_vol.disk.publish import Location
@@ -23,10 +22,11 @@ from pnc_vol.file.driver_stack import context_of, open_driver, stack_of
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.format.decode import decode
-from pnc_vol.full_io import read_at
 from pnc_vol.layout.registry import CANONICAL
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.mapping.unflatten import from_header
+from pnc_vol.ranks.comm import on_root
+from pnc_vol.system.full_io import read_at
 
 __all__ = ["refresh"]
 

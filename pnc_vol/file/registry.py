@@ -25,13 +25,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pnc_vol.comm import Comm
 from pnc_vol.errors import DefinitionError
 from pnc_vol.file import deferred
 from pnc_vol.file.driver_stack import asked_and_open
 from pnc_vol.file.forgotten import close_forgotten, unwatch
 from pnc_vol.file.session import Session
-from pnc_vol.options import Options
+from pnc_vol.ranks.comm import Comm
+from pnc_vol.settings.options import Options
 from pnc_vol.system import is_interruption
 from pnc_vol.warn import warn_outside
 

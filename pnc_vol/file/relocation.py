@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pnc_vol.comm import Comm
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
@@ -27,7 +26,8 @@ from pnc_vol.file.driver_stack import memory_copy, open_copy
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords, Unwritten
 from pnc_vol.mapping.tree import Tree
-from pnc_vol.options import Options
+from pnc_vol.ranks.comm import Comm
+from pnc_vol.settings.options import Options
 from pnc_vol.warn import FILE, INFO, tell
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
-from pnc_vol.comm import Comm
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.errors import ClosedFileError, ForkedFileError, RequestFailure
@@ -31,9 +30,10 @@ from pnc_vol.flush.execute import Executed
 from pnc_vol.flush.transport import Transport
 from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.request import Request
+from pnc_vol.ranks.comm import Comm
+from pnc_vol.settings.options import Options
 from pnc_vol.warn import DEBUG, FILE, tell
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pnc_vol.comm import Comm
 from pnc_vol.flush.choice import NO_READS, Weight
 from pnc_vol.format.encode import numrecs_bytes, unplaced
 from pnc_vol.format.model import Header
 from pnc_vol.late import late
 from pnc_vol.layout.base import LostRecords
 from pnc_vol.mapping.tree import Tree
+from pnc_vol.ranks.comm import Comm
 
 if TYPE_CHECKING:
     import json

@@ -9,13 +9,13 @@ import json
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
-from pnc_vol.comm import Comm, joined_lists, said_by
 from pnc_vol.errors import DefinitionMismatchError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import TYPES, attr_values
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.mapping.tree import DatasetNode, Tree
-from pnc_vol.rank_errors import Ranks, ranks_text
+from pnc_vol.ranks.comm import Comm, joined_lists, said_by
+from pnc_vol.ranks.errors import Ranks, ranks_text
 
 __all__ = ["described", "raise_difference"]
 

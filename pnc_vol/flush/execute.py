@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import RankError
 from pnc_vol.extents.merge import intersect, last_wins
@@ -31,6 +30,7 @@ from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.read_your_writes import same_width
 from pnc_vol.queue.rows import NO_ROWS, Item, Listed, Rows, Tables
 from pnc_vol.queue.run_lists import MOST_RUNS
+from pnc_vol.ranks.comm import Comm
 
 if TYPE_CHECKING:
     from pnc_vol.extents import blocks

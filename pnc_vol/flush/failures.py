@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from pnc_vol.comm import Comm, first_trouble
 from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.errors import FlushError, RequestFailure
 from pnc_vol.flush.execute import Executed
@@ -17,7 +16,8 @@ from pnc_vol.layout.base import Layout
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.queue.rows import Rows
-from pnc_vol.rank_errors import Outcome
+from pnc_vol.ranks.comm import Comm, first_trouble
+from pnc_vol.ranks.errors import Outcome
 
 __all__ = ["HELD", "failures_of", "failures_of_held", "flush_error", "share_failures"]
 

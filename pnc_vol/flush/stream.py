@@ -21,10 +21,10 @@ from pnc_vol.late import late
 from pnc_vol.queue.batches import Batch
 
 if TYPE_CHECKING:
-    from pnc_vol import two_threads
     from pnc_vol.extents import blocks
+    from pnc_vol.system import two_threads
 else:
-    two_threads = late("pnc_vol.two_threads")
+    two_threads = late("pnc_vol.system.two_threads")
     blocks = late("pnc_vol.extents.blocks")
 
 __all__ = ["BLOCK", "block_of", "in_parallel", "write_streamed"]

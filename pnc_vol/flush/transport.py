@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.comm import Comm
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.capabilities import CALL_COST
 from pnc_vol.errors import RankError
@@ -29,17 +28,18 @@ from pnc_vol.flush.data_sieving import write_sieved
 from pnc_vol.flush.execute import Executed, Write, equal_rounds, execute
 from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap
-from pnc_vol.options import Options
 from pnc_vol.queue.batches import Batch
+from pnc_vol.ranks.comm import Comm
+from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
-    from pnc_vol.flush import aggregators, two_phase
+    from pnc_vol.exchange import aggregators, two_phase
     from pnc_vol.flush.agree import Agreement
-    from pnc_vol.rank_places import Nodes
+    from pnc_vol.ranks.places import Nodes
 else:
     # of one rank there is nothing to bring together
-    aggregators = late("pnc_vol.flush.aggregators")
-    two_phase = late("pnc_vol.flush.two_phase")
+    aggregators = late("pnc_vol.exchange.aggregators")
+    two_phase = late("pnc_vol.exchange.two_phase")
 
 __all__ = ["Transport"]
 

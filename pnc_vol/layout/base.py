@@ -33,7 +33,7 @@ from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.mapping.unread import fillvalue_of, itemsizes_of
-from pnc_vol.options import Options
+from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -20,7 +20,7 @@ from pnc_vol.format.model import Dim, Header, Var
 from pnc_vol.format.sizes import begin_rec, inner_bytes, is_record
 from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode, Tree
-from pnc_vol.options import Options
+from pnc_vol.settings.options import Options
 
 __all__ = ["EarlyPlaces"]
 

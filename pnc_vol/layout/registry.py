@@ -26,9 +26,9 @@ from pnc_vol.mapping.markers import load_marker, marker_attr
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from pnc_vol.layout import subfiles
+    from pnc_vol.blob import subfiles
 else:
-    subfiles = late("pnc_vol.layout.subfiles")
+    subfiles = late("pnc_vol.blob.subfiles")
 
 __all__ = [
     "CANONICAL",
@@ -48,8 +48,8 @@ CANONICAL = CanonicalLayout.name
 _known: dict[str, type[Layout]] = {CanonicalLayout.name: CanonicalLayout}
 
 _LATER = {
-    "blob": "pnc_vol.layout.blob.layout:BlobLayout",
-    "hdf5blob": "pnc_vol.layout.hdf5blob.layout:Hdf5BlobLayout",
+    "blob": "pnc_vol.blob.layout:BlobLayout",
+    "hdf5blob": "pnc_vol.blob.hdf5.layout:Hdf5BlobLayout",
 }
 """Layouts of this package that are loaded when they are first used: programs that have no use for them start sooner."""
 

@@ -14,5 +14,5 @@
 `read_your_writes`   what is posted for a variable, laid over what the file holds
 ===================  =============================================================================
 
-The log is a store too, in a room of its own: `pnc_vol.log`.
+The log is a store too, in a room of its own: `pnc_vol.burst`.
 """

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy.typing as npt
 
-from pnc_vol.comm import Comm
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.extents.model import Runs
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.options import Options
 from pnc_vol.queue.backlog import Backlog
 from pnc_vol.queue.batches import Batch
+from pnc_vol.ranks.comm import Comm
+from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -304,7 +304,7 @@ def open_store(name: str, context: StoreContext) -> Store:
     """
     factory = _registry.get(name)
     if factory is None and name == "log":
-        factory = importlib.import_module("pnc_vol.log.beginning").begin_log
+        factory = importlib.import_module("pnc_vol.burst.beginning").begin_log
     elif factory is None:
         check_name(name)
         factory = _entry_points()[name].load()

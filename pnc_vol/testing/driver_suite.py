@@ -34,8 +34,8 @@ from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.drivers.stack_text import parse_stack
 from pnc_vol.errors import ClosedFileError
 from pnc_vol.extents.model import Extents
-from pnc_vol.full_io import write_whole
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import write_whole
 from pnc_vol.testing.strategies import scattered_extents
 
 __all__ = ["DriverSuite", "Model", "extents_of"]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.interop import inspect_hdf5
+from pnc_vol.convert import inspect_hdf5
 from pnc_vol.mapping.special import check_enum_dtype
 
 __all__ = ["Axis", "Decoding", "axes_of", "is_numeric", "label_of", "place_of"]

@@ -30,7 +30,7 @@ from h5grove.content import (
 )
 from h5grove.utils import PathError, hdf_path_join, parse_slice
 
-from pnc_vol.interop import inspect_hdf5
+from pnc_vol.convert import inspect_hdf5
 from pnc_vol.mapping.special import check_ref_dtype
 from pnc_vol.viewer.coordinates import Decoding, axes_of, is_numeric, label_of, place_of
 

@@ -20,9 +20,9 @@ from typing import Any
 import h5py
 
 from pnc_vol.api.file import File
-from pnc_vol.interop.hdf5 import kind_of
-from pnc_vol.interop.link_state import state_of
-from pnc_vol.layout.subfiles import names_set, subfile_path
+from pnc_vol.blob.subfiles import names_set, subfile_path
+from pnc_vol.convert.hdf5 import kind_of
+from pnc_vol.convert.link_state import state_of
 from pnc_vol.system import REAL, exists
 from pnc_vol.viewer.objects import first_of
 

@@ -29,8 +29,8 @@ from h5grove.content import DatasetContent, ResolvedEntityContent
 from h5grove.encoders import encode
 from h5grove.utils import NotFoundError
 
-from pnc_vol.full_io import read_whole
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import read_whole
 from pnc_vol.viewer.csv_text import csv_of
 from pnc_vol.viewer.objects import content_of, json_value, paths_below, shape_of_selection
 from pnc_vol.viewer.served import Served

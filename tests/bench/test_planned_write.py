@@ -101,7 +101,7 @@ def test_a_planned_write_counts_what_ranks_count(
 ) -> None:
     if ranks == 6:
         # Otherwise only of large pieces it is found out what is open.
-        monkeypatch.setattr("pnc_vol.flush.holes._LARGE", 1)
+        monkeypatch.setattr("pnc_vol.exchange.holes._LARGE", 1)
     job = Columns(tmp_path / "a.nc", ranks, columns, hints, holes=ranks == 6)
     counted = run(ranks, job.program, nodes=nodes)
     plan, levels = job.planned(nodes), (ranks - 1).bit_length()

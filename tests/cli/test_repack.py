@@ -89,7 +89,7 @@ def test_a_full_disk_is_told_and_leaves_the_file(holes, tmp_path):
 def test_a_job_that_is_ended_leaves_nothing(holes, tmp_path):
     content = holes.read_bytes()
     program = (
-        "import sys, time, pnc_vol.interop.rewriting as r\n"
+        "import sys, time, pnc_vol.convert.rewriting as r\n"
         "from importlib.metadata import entry_points\n"
         # short naps: a signal just before a long one would be looked at after it
         "def slow(*args):\n    print('inside', flush=True)\n    while True: time.sleep(0.01)\n"

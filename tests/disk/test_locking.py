@@ -20,8 +20,8 @@ from other_process import Other
 from torn_headers import journal_of
 
 import pnc_vol
+from pnc_vol.convert.hdf5 import convert
 from pnc_vol.errors import LockedError, PncVolWarning
-from pnc_vol.interop.hdf5 import convert
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 

@@ -81,7 +81,7 @@ def test_a_file_whose_end_was_written_is_not_asked_for_its_size(path: str) -> No
 
 
 def test_a_vector_is_cut_at_what_the_system_takes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnc_vol.full_io.IOV_MAX", 16)
+    monkeypatch.setattr("pnc_vol.system.full_io.IOV_MAX", 16)
     system = TraceSystem()
     driver = opened(path, system)
     extents, memory = dealt(100, 2000)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from pnc_vol.file import combinations
 from pnc_vol.layout.registry import layout_class
-from pnc_vol.options import Options
+from pnc_vol.settings.options import Options
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLUGINS = {

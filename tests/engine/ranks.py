@@ -22,7 +22,7 @@ from options import refusal
 from run import Loads, Program, Run, Tally, Wrong, folder_for_programs, leftovers, others_read, said
 
 import pnc_vol
-from pnc_vol.mpi_comm import MpiComm
+from pnc_vol.ranks.mpi_comm import MpiComm
 
 __all__ = ["EVENTS", "first", "launched"]
 

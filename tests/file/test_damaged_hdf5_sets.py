@@ -20,11 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
+from pnc_vol.blob.hdf5 import header_blob
+from pnc_vol.blob.hdf5.container import find
+from pnc_vol.blob.hdf5.subfile import read_subfile
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.errors import FormatError, PncVolError
-from pnc_vol.layout.hdf5blob import header_blob
-from pnc_vol.layout.hdf5blob.container import find
-from pnc_vol.layout.hdf5blob.subfile import read_subfile
 
 ORDERS: tuple[header_blob.Order, ...] = ("little", "big")
 Damage = Callable[[Path], None]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.interop.hdf5 import convert
+from pnc_vol.convert.hdf5 import convert
 from pnc_vol.testing.faults import TraceSystem
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
+from pnc_vol.convert.hdf5 import LossError, convert
 from pnc_vol.errors import NotCDFError
-from pnc_vol.interop.hdf5 import LossError, convert
 from pnc_vol.testing.faults import HookedSystem
 
 netCDF4 = pytest.importorskip("netCDF4", reason="netCDF4 is not installed: it is the independent reader")
@@ -532,7 +532,7 @@ def test_long_strings_go_through_in_smaller_blocks(tmp_path, length):
 # getrusage would count the memory of the process that started this one.
 MEASURE = """
 import sys
-from pnc_vol.interop.hdf5 import convert
+from pnc_vol.convert.hdf5 import convert
 report = convert(sys.argv[1], sys.argv[2])
 assert report.bytes == 400 << 20, report.bytes
 print(next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.interop.map_files import Map, read_maps
+from pnc_vol.convert.map_files import Map, read_maps
 from pnc_vol.testing.mpi import missing, run_mpi
 
 DATA = Path(__file__).parents[2] / "../shared/data/e3sm"

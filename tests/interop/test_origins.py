@@ -13,7 +13,7 @@ from origins import ORIGINS
 from run_command import verb
 
 import pnc_vol
-from pnc_vol.interop.hdf5 import convert
+from pnc_vol.convert.hdf5 import convert
 
 pytest.importorskip("netCDF4", reason="netCDF4 is not installed: it writes one of the files")
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.interop.repack import repack_on
+from pnc_vol.convert.repack import repack_on
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped, StopSystem, TraceSystem
 
 

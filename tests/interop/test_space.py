@@ -18,8 +18,8 @@ import pytest
 from run_command import verb
 
 import pnc_vol
+from pnc_vol.convert.hdf5 import convert
 from pnc_vol.errors import FormatError, LimitError, ShortFileError
-from pnc_vol.interop.hdf5 import convert
 
 pytestmark = pytest.mark.filterwarnings("ignore::pnc_vol.errors.PncVolWarning")
 HUGE = 1 << 40

@@ -13,7 +13,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.bench.range_server import serving
-from pnc_vol.interop import zarr_refs
+from pnc_vol.convert import zarr_refs
 
 
 def array(refs: dict[str, Any], name: str) -> Any:

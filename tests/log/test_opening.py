@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.burst.folders import folder_for, note_of
+from pnc_vol.burst.recovery.sources import LogSource
+from pnc_vol.burst.store import LogStore
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.log.folders import folder_for, note_of
-from pnc_vol.log.store import LogStore
-from pnc_vol.recovery.sources import LogSource
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.append_log.records import SLOT_BYTES, decode_records
+from pnc_vol.burst import short_posts
+from pnc_vol.burst.commit_log import COMMIT_LOG, IN_LOGS, IN_SLOT, OPEN_GROUP
+from pnc_vol.burst.encoding import encode_vara, row_packer
+from pnc_vol.burst.recent_posts import MOST_VALUES, POSTS_BYTES, Packers, posts_with_crc, split
 from pnc_vol.errors import LogError
-from pnc_vol.log import short_posts
-from pnc_vol.log.commit_log import COMMIT_LOG, IN_LOGS, IN_SLOT, OPEN_GROUP
-from pnc_vol.log.encoding import encode_vara, row_packer
-from pnc_vol.log.recent_posts import MOST_VALUES, POSTS_BYTES, Packers, posts_with_crc, split
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.log.encoding import DATA_MAGIC
+from pnc_vol.burst.encoding import DATA_MAGIC
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 

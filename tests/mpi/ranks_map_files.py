@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 import pnc_vol
-from pnc_vol.interop.map_files import read_maps
+from pnc_vol.convert.map_files import read_maps
 
 WORLD = MPI.COMM_WORLD
 PATH = sys.argv[1]

@@ -174,7 +174,7 @@ def test_a_log_that_is_begun_anew_keeps_what_is_held(
     tmp_path: Path, nvm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The header of each epoch waits for another rank, while many epochs of this one are carried."""
-    monkeypatch.setattr("pnc_vol.drivers.cache.local_store._LOG_LIMIT", 1000)
+    monkeypatch.setattr("pnc_vol.cache.local_store._LOG_LIMIT", 1000)
     path = tmp_path / "x"
     path.write_bytes(bytes(100))
     first, second = stores = stores_of(path, [nvm] * 2)

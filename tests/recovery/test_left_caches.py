@@ -17,8 +17,8 @@ from killed_caches import stores_of
 from kills import Ending, forked, kill_after, killed_job
 
 import pnc_vol
+from pnc_vol.convert.hdf5 import convert
 from pnc_vol.errors import LockedError, LogError, LogRefusedError, PncVolWarning
-from pnc_vol.interop.hdf5 import convert
 from pnc_vol.testing.driver_suite import extents_of
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.drivers.remote import address
 from pnc_vol.errors import RemoteError
+from pnc_vol.remote import address
 
 pytestmark = [
     pytest.mark.services,

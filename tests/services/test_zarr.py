@@ -11,7 +11,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.bench.range_server import serving
-from pnc_vol.interop.zarr_refs import write_references
+from pnc_vol.convert.zarr_refs import write_references
 
 pytestmark = [pytest.mark.services, pytest.mark.filterwarnings("ignore")]
 

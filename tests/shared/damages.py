@@ -19,6 +19,9 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.blob.hdf5 import header_blob
+from pnc_vol.blob.header import physical_header
+from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap, content
 from pnc_vol.errors import FormatError, PncVolError, PncVolWarning
 from pnc_vol.extents.model import Runs
 from pnc_vol.format.encode import encode
@@ -26,9 +29,6 @@ from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.placing import place
 from pnc_vol.format.sizes import data_end, inner_bytes, is_record, record_size
 from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, INT, INT64, SHORT, TYPES
-from pnc_vol.layout.blob.header import physical_header
-from pnc_vol.layout.blob.maps import MAP_VARIABLES, SubfileMap, content
-from pnc_vol.layout.hdf5blob import header_blob
 
 RECORDS, Y, X = 3, 4, 6
 CANONICAL = Header(

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pnc_vol
+from pnc_vol.cache.held_bytes import HeldBytes
+from pnc_vol.cache.hints import CacheHints
+from pnc_vol.cache.job_caches import JobCaches
 from pnc_vol.drivers.base import OpenContext
-from pnc_vol.drivers.cache.held_bytes import HeldBytes
-from pnc_vol.drivers.cache.hints import CacheHints
-from pnc_vol.drivers.cache.job_caches import JobCaches
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import PncVolWarning
 from pnc_vol.testing.faults import FaultSystem

@@ -58,7 +58,7 @@ BEFORE = {
 }
 """The figures of the tree before it was rebuilt in rooms (2026-11-22), by this script."""
 
-SETTINGS = {"pnc_vol.options:Options"}
+SETTINGS = {"pnc_vol.settings.options:Options"}
 """Classes that are not counted as large: frozen tables of what users may set. A field for each option is no state that
 methods share, and to group the fields would give each option a second name."""
 
@@ -417,7 +417,7 @@ def figures(root: pathlib.Path, folder: pathlib.Path, python: str = sys.executab
 def room_of(module: str) -> str:
     """The room of a module: the folder below the package, or the module itself.
 
-    >>> room_of("pnc_vol.file.reads.contiguous"), room_of("pnc_vol.comm")
+    >>> room_of("pnc_vol.file.reads.contiguous"), room_of("pnc_vol.ranks.comm")
     ('file', 'comm')
     """
     return module.split(".")[1] if "." in module else module

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.mpi_wait import NOTES
+from pnc_vol.ranks.waiting import NOTES
 
 __all__ = ["Ended", "Intracomm", "Turns", "VirtualMPI", "World"]
 

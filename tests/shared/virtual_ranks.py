@@ -3,7 +3,7 @@
 Knows: threads, that a process knows its open files. Does not know: what ranks agree on or write; how messages come to
 another rank (`virtual_mpi`).
 
-    run(512, program, nodes=4)        program(comm) on each of 512 virtual ranks; comm is a `pnc_vol.comm.Comm`
+    run(512, program, nodes=4)        program(comm) on each of 512 virtual ranks; comm is a `pnc_vol.ranks.comm.Comm`
 
 Each rank is a thread, of which one runs at a time: a rank goes on until it tests a request that is not complete, then
 another one has its turn, for which something has happened. So a run is the same every time, and time limits of the
@@ -21,10 +21,10 @@ from typing import Any, cast
 
 from virtual_mpi import Ended, Intracomm, Turns, VirtualMPI, World
 
-from pnc_vol import mpi_wait
-from pnc_vol.comm import Comm
 from pnc_vol.file import registry
-from pnc_vol.mpi_comm import MpiComm
+from pnc_vol.ranks import waiting as mpi_wait
+from pnc_vol.ranks.comm import Comm
+from pnc_vol.ranks.mpi_comm import MpiComm
 
 __all__ = ["run"]
 

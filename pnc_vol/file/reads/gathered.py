@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.blob.subfiles import OFFSET
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
 from pnc_vol.file.session import Session
 from pnc_vol.layout.places import ElementMap, Place
-from pnc_vol.layout.subfiles import OFFSET
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = ["Order", "order_of", "pattern_of", "ranges", "read_gathered"]

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pnc_vol.cache.recovery import carry_caches
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.options import resolve
-from pnc_vol.recovery.caches import carry_caches
+from pnc_vol.settings.options import resolve
 from pnc_vol.system import REAL
 from pnc_vol.testing.driver_suite import Model, extents_of
 from pnc_vol.testing.faults import FaultSystem

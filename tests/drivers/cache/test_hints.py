@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pnc_vol.drivers.cache.hints import CacheHints, cache_hints
+from pnc_vol.cache.hints import CacheHints, cache_hints
 
 
 @pytest.mark.parametrize(

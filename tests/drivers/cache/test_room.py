@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pnc_vol.drivers.cache import local_store
+from pnc_vol.cache import local_store
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.extents.model import one_extent
 from pnc_vol.testing.faults import HookedSystem

@@ -17,10 +17,10 @@ import pytest
 
 import pnc_vol
 from pnc_vol.bench.range_server import Server, serving
-from pnc_vol.drivers.remote import address, driver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import NotCDFError, RemoteError
 from pnc_vol.extents.model import Extents
+from pnc_vol.remote import address, driver
 
 pytest.importorskip("fsspec")
 

@@ -180,7 +180,7 @@ def test_each_rank_writes_its_region(tmp_path: Path, ranks: int) -> None:
 @pytest.mark.parametrize("module", ["writing", "engine", "progress", "attributes", "naming", "variables"])
 def test_examples(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = importlib.import_module(f"pnc_vol.interop.xarray.{module}")
+    found = importlib.import_module(f"pnc_vol.xarray.{module}")
     names = {"pnc_vol": pnc_vol}
     done = doctest.testmod(found, extraglobs=names)
     assert done.attempted

@@ -10,6 +10,6 @@ import pytest
 
 @pytest.mark.parametrize("name", ["header", "index", "maps", "places"])
 def test_examples(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"pnc_vol.layout.blob.{name}"))
+    result = doctest.testmod(importlib.import_module(f"pnc_vol.blob.{name}"))
     assert result.attempted > 0
     assert result.failed == 0

@@ -72,7 +72,7 @@ def test_any_runs(
 
     with pytest.MonkeyPatch.context() as patch:
         # more runs than this are found window by window
-        patch.setattr("pnc_vol.layout.blob.index._MOST_RUNS", most)
+        patch.setattr("pnc_vol.blob.index._MOST_RUNS", most)
         run(ranks, job, nodes=min(nodes, ranks), timeout=60)
         with pnc_vol.File(path) as f:
             check(f)

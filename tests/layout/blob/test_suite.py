@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.layout.blob.layout import BlobLayout
+from pnc_vol.blob.layout import BlobLayout
 from pnc_vol.testing import layout_suite
 from pnc_vol.testing.layout_suite import LayoutSuite
 

@@ -15,7 +15,7 @@ import h5py
 import pytest
 from deep import differences
 
-from pnc_vol.interop.hdf5 import convert
+from pnc_vol.convert.hdf5 import convert
 
 PYTABLES = """
 import sys, numpy as np, tables

@@ -164,7 +164,7 @@ elif MODE in ("check", "mpi"):
 CACHED = "e10_cache_path" in os.environ.get("PNC_VOL_HINTS", "")
 cached = {"files": 0, "off": 0, "bytes": 0}
 if CACHED:
-    from pnc_vol.drivers.cache.wrapper import CacheDriver
+    from pnc_vol.cache.wrapper import CacheDriver
 
     really_close = CacheDriver.close
 

@@ -13,8 +13,8 @@ import pytest
 import xarray
 from xarray.backends import api, plugins
 
-from pnc_vol.interop.xarray.engine import PncVolBackendEntrypoint
-from pnc_vol.interop.xarray.writing import to_netcdf
+from pnc_vol.xarray.engine import PncVolBackendEntrypoint
+from pnc_vol.xarray.writing import to_netcdf
 
 ENGINE = "pnc_vol"
 

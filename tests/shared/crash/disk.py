@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from pnc_vol.full_io import write_all
 from pnc_vol.system import REAL
+from pnc_vol.system.full_io import write_all
 
 __all__ = [
     "Change", "Cut", "Disk", "FolderSynced", "Labelled", "Made", "Mode", "Named", "Renamed", "Stored", "Synced",

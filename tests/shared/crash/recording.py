@@ -35,8 +35,8 @@ from crash.disk import (
     Written,
 )  # fmt: skip
 from pnc_vol.disk.identity import ATTRIBUTE
-from pnc_vol.full_io import read_at
 from pnc_vol.system import REAL, System
+from pnc_vol.system.full_io import read_at
 from pnc_vol.testing.faults import HookedSystem
 
 __all__ = ["RECORDED", "UNCHANGING", "Rebuilt", "Recorder"]

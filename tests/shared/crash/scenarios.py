@@ -25,8 +25,8 @@ import pnc_vol
 from crash.acts import ACTS, FIXED, RECORDS, START, START_FIXED, fill_fixed, fill_start
 from crash.promise import NO_FILE, Contents, contents_of
 from crash.running import Run, Scenario, record
-from pnc_vol.interop.hdf5 import convert
-from pnc_vol.interop.repack import repack_on
+from pnc_vol.convert.hdf5 import convert
+from pnc_vol.convert.repack import repack_on
 from pnc_vol.system import REAL
 
 __all__ = ["AFTER_DURABLE", "SCENARIOS", "all_pairs", "changes"]

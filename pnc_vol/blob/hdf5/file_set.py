@@ -1,0 +1,396 @@
+"""A set of HDF5 blob files: what is posted is kept until the close, and written then, by all ranks together.
+
+Knows: the ranks of each subfile, their plans, drivers, fill values. Does not know: users' objects, HDF5.
+
+Rules
+-----
+1. A flush before the last one agrees on definitions and writes nothing: values stay in the queue's store, copied, in
+   memory and then in its spill file. Until the close a rank reads what it wrote itself.
+2. At the close all ranks agree on the maps, by all that was posted, and so on all places; then data are written once,
+   by the rank that has them, wherever they belong. Only where several ranks posted the same elements, what was posted
+   after a flush is written after what was posted before it.
+3. Variables that are not partitioned are written to subfile 0, and copied to the others when all ranks have written.
+4. A subfile has a temporary name until all of them are written whole. If something fails, none gets its name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from operator import add
+
+import numpy as np
+
+from pnc_vol.blob.blob_set import BlobSet
+from pnc_vol.blob.hdf5.container import Container, Stored
+from pnc_vol.blob.hdf5.layout import Hdf5BlobFiles, Hdf5BlobLayout
+from pnc_vol.blob.hdf5.subfile import Hdf5Subfile, contained, plan_subfile
+from pnc_vol.blob.header import physical_header
+from pnc_vol.blob.index import ElementIndex
+from pnc_vol.blob.map_agreement import Agreed
+from pnc_vol.blob.maps import SubfileMap
+from pnc_vol.blob.set_driver import SetDriver
+from pnc_vol.blob.subfiles import subfile_path
+from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import NotYetError
+from pnc_vol.extents.model import Runs, one_extent
+from pnc_vol.extents.subarrays import coalesced
+from pnc_vol.file.posted_runs import PostedRuns, inner_shape
+from pnc_vol.file.session import Session, WriteData
+from pnc_vol.flush.agree import Agreement
+from pnc_vol.format.model import Header
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.batches import Batch
+from pnc_vol.queue.rows import Listed
+from pnc_vol.ranks.comm import Comm
+
+__all__ = ["Hdf5Set", "Hdf5SetDriver", "Own"]
+
+_BLOCK = 1 << 20
+"""Bytes that are filled or copied at once."""
+
+_EPOCH = 1
+"""Of drivers: each file is written in one."""
+
+
+class Hdf5SetDriver(SetDriver):
+    """The driver of a set of HDF5 blob files: elements are in big-endian order here, whatever each file has.
+
+    files : Hdf5BlobFiles, by which it knows where elements are; set once.
+    """
+
+    files: Hdf5BlobFiles
+
+    def file(self, number: int) -> Driver:
+        """The driver of a subfile."""
+        return self._file(number)
+
+    def _opened(self, number: int, name: str) -> Driver:
+        return self.files.subfiles[number].over(super()._opened(number, name))
+
+
+class Own:
+    """The subfile that this rank writes, together with the others of its group.
+
+    number : int
+    group : Comm
+    location : Location, with a temporary name until it is written.
+    driver : Driver, of the whole file, as it is.
+    """
+
+    def __init__(self, number: int, group: Comm, location: Location, driver: Driver) -> None:
+        self.number, self.group, self.location, self.driver = number, group, location, driver
+
+    @property
+    def root(self) -> bool:
+        """Whether this rank writes what the group writes once."""
+        return self.group.rank == 0
+
+
+class Hdf5Set(BlobSet[Hdf5BlobFiles]):
+    """The subfiles of an open file, which are written at the close.
+
+    Parameters
+    ----------
+    comm, path, count, nprocs, subfile_of : see `BlobSet`.
+    own : Own or None, in a set that is read.
+    driver : Hdf5SetDriver
+    location : Location, of subfile 0, by which the process finds the session again.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        path: str,
+        *,
+        count: int,
+        nprocs: int,
+        subfile_of: list[int],
+        own: Own | None,
+        driver: Hdf5SetDriver,
+        location: Location,
+    ) -> None:
+        make = partial(Hdf5BlobFiles, path=path)
+        super().__init__(comm, path, make, Hdf5BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of)
+        self.driver, self._location, self.own = driver, location, own
+        driver.files = self.files
+        self._flushed: list[int] = []
+        """Of each flush the number of the first request behind it."""
+
+    def read_index(self, k: int) -> ElementIndex:
+        return self.files.read_index(self.driver.file, k)
+
+    @property
+    def location(self) -> Location:
+        return self._location
+
+    @property
+    def begun(self) -> bool:
+        return True
+
+    def refresh(self, session: Session) -> bool:
+        """Nothing: subfiles are there when they are complete."""
+        return False
+
+    @property
+    def settled(self) -> bool:
+        """False: the close has to write the files, even if nothing was defined or posted since the last flush."""
+        return False
+
+    @property
+    def holds_back(self) -> bool:
+        return self.own is not None and self.own.driver.capabilities.holds_back
+
+    def drain(self, operation: str) -> None:
+        """Nothing is written before the close, so drivers hold nothing back."""
+
+    # ------------------------------------------------------------------------------------------- flush
+
+    def flush(
+        self,
+        session: Session,
+        batches: list[Batch],
+        agreed: Agreement,
+        write: WriteData,
+        *,
+        durable: bool,
+        carried: bool,
+        closing: bool,
+    ) -> None:
+        """Keep what is posted, or write all of it at the close (collective); see `Session.flush`."""
+        if closing:
+            self._write(session, batches, write, durable=durable)
+        elif durable:
+            raise NotYetError(
+                f"{self.path}: with layout='hdf5blob' nothing is in a file before the close, so a flush cannot be "
+                "durable; use layout='blob'"
+            )
+        else:
+            self._keep(session, batches)
+
+    def _keep(self, session: Session, batches: list[Batch]) -> None:
+        """What was posted stays in the queue; its handles are complete, because their values were copied."""
+        layout = session.disk.layout
+        assert isinstance(layout, Hdf5BlobLayout)
+        at = {uid: i for i, uid in enumerate(layout.uids)}
+        rank = self.comm.rank
+        mine = {at[uid]: (rank, rank) for batch in batches for uid in batch.uids()}
+        told = self.comm.combine("flush posted", json.dumps(mine).encode(), _first_and_last)
+        others = {layout.uids[int(i)] for i, ranks in json.loads(told).items() if ranks != [rank, rank]}
+        self.files.elsewhere = {uid: partial(_posted, session, uid) for uid in others}
+        layout.forget_places()
+        session.posted.note_kept()
+        self._flushed.append(session.posted.next_number)
+
+    # ------------------------------------------------------------------------------------------- close
+
+    def _write(self, session: Session, batches: list[Batch], write: WriteData, *, durable: bool) -> None:
+        layout, own = session.disk.layout, self.own
+        assert isinstance(layout, Hdf5BlobLayout)
+        assert own is not None
+        posted = PostedRuns(batches)
+        decided, lists = self._plan(session, layout, posted)
+        mine = self.files.subfiles[own.number]
+        over = self.driver.file(own.number)
+        blob = own.group.rank
+        over.write(*mine.map_rows(blob, lists))
+        self._fill(session.defs.tree.datasets, posted)
+        # What is filled must not come after data of other ranks.
+        over.drain()
+        self.comm.agree("close filled")
+        turns = self._in_turns(batches) if decided.overlaps and self.comm.size > 1 else ()
+        _, failures, _ = write(turns, pieces=decided.pieces)
+        own.driver.drain()
+        self.comm.agree("close written")
+        if failures:
+            # Without these the files would not be whole: none gets its name.
+            return
+        self._copy_plain(layout, decided)
+        own.driver.end_flush()
+        own.driver.drain()
+        (replaces,), _ = self.comm.reduce("close replaces", (own.location.replaces,))
+        # The data of all ranks are in the files: so is the length that a driver held back till then.
+        own.driver.release(_EPOCH)
+        if durable or replaces:
+            # What takes the place of other files is on stable storage before.
+            self.driver.sync()
+            own.driver.sync()
+        self.comm.agree("close copied")
+        self._publish(durable=durable)
+
+    def _in_turns(self, batches: list[Batch]) -> list[list[Batch]]:
+        """What was posted between two flushes each: what came later goes over what any rank posted before."""
+        turns: list[list[Batch]] = [[] for _ in range(len(self._flushed) + 1)]
+        for batch in batches:
+            turns[bisect_right(self._flushed, _first_request(batch))].append(batch)
+        return turns
+
+    def _plan(self, session: Session, layout: Hdf5BlobLayout, posted: PostedRuns) -> tuple[Agreed, list[Runs]]:
+        """Agree on maps and all places (collective); the runs of this rank's blob in each map."""
+        own, files = self.own, self.files
+        assert own is not None
+        files.elsewhere = {}
+        canonical, uids = layout.header, layout.uids
+        decided = self.agree(session, canonical, uids, posted)
+        maps = [decided.maps[k] for k in sorted(decided.maps)]
+        told, error = b"", None
+        planned: list[Hdf5Subfile] = []
+        try:
+            # Each rank plans its subfile itself, at the same time as the others; one makes the container.
+            planned.append(self._planned(own, canonical, uids, maps, decided))
+            if own.root:
+                told = self._make_container(own, planned[0])
+        except Exception as reason:
+            error = reason
+        plans = self.comm.combine("close plan", told, add, error=error)
+        subfiles: dict[int, Hdf5Subfile] = {}
+        while plans:
+            words, _, plans = plans.partition(b"\n")
+            number, work, nbytes, *stored = json.loads(words)
+            packed, plans = plans[:nbytes], plans[nbytes:]
+            if number == own.number:
+                container = Container(*(Stored(*where) for where in stored))
+                subfiles[number] = planned[0]._replace(container=container)
+            else:
+                subfiles[number] = Hdf5Subfile.unpacked(packed)
+            self.driver.moved(number, work)
+        files.use_subfiles([subfiles[n] for n in range(self.count)], uids)
+        layout.forget_places()
+        self.driver.use_own(own.number, subfiles[own.number].over(own.driver))
+        return decided, [one.blobs[own.group.rank] for one in maps]
+
+    def _planned(
+        self, own: Own, canonical: Header, uids: tuple[int, ...], maps: list[SubfileMap], decided: Agreed
+    ) -> Hdf5Subfile:
+        """The plan of this rank's subfile, without its container."""
+        files = self.files
+        rest = self.supplements(own.number, uids, decided.supplements)
+        assigned = [files.assigned[uid] for uid in uids]
+        header = physical_header(
+            canonical,
+            maps,
+            assigned,
+            nblobs=own.group.size,
+            nprocs=self.nprocs,
+            subfiles=self.count,
+            supplements=rest,
+        )
+        shape = (len(maps), own.group.size)
+        columns = [of.counts for of in maps], [of.nreqs for of in maps]
+        counts, nreqs = (np.array(column, np.int64).reshape(shape) for column in columns)
+        return plan_subfile(header, counts, nreqs, subfile_path(self.path, own.number))
+
+    def _make_container(self, own: Own, plan: Hdf5Subfile) -> bytes:
+        """Write the container of a subfile; what all ranks are told of the file."""
+        one, pieces, nbytes = contained(plan)
+        own.driver.grow(nbytes)
+        for offset, piece in pieces:
+            own.driver.write(one_extent(offset, len(piece)), np.frombuffer(piece, np.uint8))
+        # Its own ranks know the rest.
+        packed = one.packed(pieces[-1][1]) if self.count > 1 else b""
+        return json.dumps([own.number, own.location.work, len(packed), *one.container]).encode() + b"\n" + packed
+
+    def _fill(self, nodes: Mapping[int, DatasetNode], posted: PostedRuns) -> None:
+        """Write fill values where this rank's blob has elements that it did not post."""
+        own, files = self.own, self.files
+        assert own is not None
+        one, blob, driver = files.subfiles[own.number], own.group.rank, self.driver.file(own.number)
+        for i, uid in enumerate(files.uids):
+            node, k = nodes[uid], files.assigned[uid]
+            pattern = node.fillvalue
+            if pattern is None or not pattern.strip(b"\0"):
+                continue
+            variables = [one.says.variables[i]] if k or blob == 0 else []
+            if k and blob == 0 and i in one.says.supplements:
+                variables.append(one.says.supplements[i])
+            for variable in variables:
+                nbytes = one.part_bytes(variable, blob)
+                if nbytes and not (k and variable == one.says.variables[i] and self._posted_whole(posted, node)):
+                    _fill_bytes(driver, int(one.begins(variable)[blob]), nbytes, pattern)
+
+    def _posted_whole(self, posted: PostedRuns, node: DatasetNode) -> bool:
+        """Whether this rank posted each element of its part, in all records, and nothing else."""
+        uid, own = node.uid, self.files.own[self.files.assigned[node.uid]][0]
+        inner = math.prod(inner_shape(node)) if node.is_record else 0
+        records = (node.shape or (0,))[0] if node.is_record else 1
+        part, elements = coalesced(own), int(posted.of(uid, 0).length.sum())
+        within = posted.of(uid, inner)
+        return elements == records * int(part.length.sum()) and all(map(np.array_equal, within, part))
+
+    def _copy_plain(self, layout: Hdf5BlobLayout, decided: Agreed) -> None:
+        """Copy what was posted to variables without a map from subfile 0 to the others."""
+        own, files = self.own, self.files
+        assert own is not None
+        if not own.root or own.number == 0:
+            return
+        first, mine, at = files.subfiles[0], files.subfiles[own.number], {uid: i for i, uid in enumerate(files.uids)}
+        for uid in decided.copies:
+            source, target = first.says.variables[at[uid]], mine.says.variables[at[uid]]
+            begin, to = int(first.begins(source)[0]), int(mine.begins(target)[0])
+            for low, n in _blocks(first.part_bytes(source, 0)):
+                memory = np.zeros(n, np.uint8)
+                self.driver.file(0).read(one_extent(begin + low, n), memory)
+                self.driver.file(own.number).write(one_extent(to + low, n), memory)
+
+    def _publish(self, *, durable: bool) -> None:
+        """Give all subfiles their names (collective)."""
+        own = self.own
+        assert own is not None
+        error: OSError | None = None
+        if own.root:
+            try:
+                own.location.publish(durable=durable)
+            except OSError as reason:
+                error = reason
+        self.comm.agree("close publish", error=error)
+        own.location.note_published()
+
+    def close(self, *, orderly: bool, flushed: bool) -> None:
+        """Let go of the subfiles (collective if `orderly`)."""
+        own = self.own
+        if own is None:
+            return
+        try:
+            if orderly or not own.driver.capabilities.collective:
+                own.driver.close()
+        finally:
+            if own.root:
+                own.location.discard()
+            own.location.held.release()
+            with suppress(OSError):
+                own.group.close() if orderly else own.group.abandon(f"{self.path}: the file was given up")
+
+
+def _first_request(batch: Batch) -> int:
+    """The request of a row of a batch; a flush closes a batch, so all are of the time between two."""
+    first = batch.items(batch.uids()[0])[0]
+    return first.request if isinstance(first, Listed) else int(first[0, 0])
+
+
+def _posted(session: Session, uid: int) -> Runs:
+    return PostedRuns(session.posted.queue.batches()).of(uid, 0)
+
+
+def _first_and_last(one: bytes, other: bytes) -> bytes:
+    """Of each variable the first and the last rank that posted something for it, from two parts of all ranks."""
+    found = json.loads(one)
+    for key, (first, last) in json.loads(other).items():
+        low, high = found.get(key, (first, last))
+        found[key] = min(low, first), max(high, last)
+    return json.dumps(found).encode()
+
+
+def _blocks(nbytes: int) -> Iterator[tuple[int, int]]:
+    return ((low, min(_BLOCK, nbytes - low)) for low in range(0, nbytes, _BLOCK))
+
+
+def _fill_bytes(driver: Driver, begin: int, nbytes: int, pattern: bytes) -> None:
+    step = max(1, _BLOCK // len(pattern)) * len(pattern)
+    block = np.frombuffer(pattern * (min(step, nbytes) // len(pattern)), np.uint8)
+    for low in range(0, nbytes, step):
+        driver.write(one_extent(begin + low, min(step, nbytes - low)), block)

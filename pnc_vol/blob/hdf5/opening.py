@@ -1,0 +1,147 @@
+"""How a set of HDF5 blob files is created, or opened to be read, on all ranks together.
+
+Knows: which rank writes which subfile, subfiles that were read. Does not know: requests, HDF5.
+
+Rules
+-----
+1. The temporary files of a new set are made when it is opened: what cannot be written is known before the job runs.
+2. A set that was written is only read. Rank 0 reads what says where elements are, and tells it to the others.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pnc_vol.blob.hdf5.file_set import Hdf5Set, Hdf5SetDriver, Own
+from pnc_vol.blob.hdf5.layout import Hdf5BlobLayout
+from pnc_vol.blob.hdf5.subfile import Hdf5Subfile, read_subfile
+from pnc_vol.blob.set_headers import canonical_of, refuse_foreign
+from pnc_vol.blob.set_opening import MakeSession, dealt_subfiles
+from pnc_vol.blob.subfiles import subfile_path
+from pnc_vol.disk.locking import Held
+from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.stack import open_stack
+from pnc_vol.errors import DefinitionError, FormatError, NotYetError
+from pnc_vol.file.driver_stack import context_of, open_together, stack_of, stack_of_others
+from pnc_vol.file.finding import Found
+from pnc_vol.file.opening import Opened
+from pnc_vol.layout.base import Unwritten
+from pnc_vol.ranks.comm import Comm, on_root
+from pnc_vol.settings.options import Options
+
+__all__ = ["open_hdf5_set"]
+
+
+def open_hdf5_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+    """Open or create a set of HDF5 blob files (collective); see `set_opening.open_set`."""
+    path = found.path
+    if not found.header:
+        return _created(path, mode, options, comm, make)
+    if not found.hdf5 or options.layout not in ("", Hdf5BlobLayout.name):
+        stated = Hdf5BlobLayout.name if found.hdf5 else "blob"
+        raise DefinitionError(
+            f"{path}: its data have the layout {stated!r}, so it cannot be opened with layout={options.layout!r}; "
+            "leave layout= out"
+        )
+    if mode != "r":
+        raise NotYetError(
+            f"{path}: HDF5 blobs are written once, when the file is closed: all data of a process lie in one piece, "
+            "without room for more. Open it with mode 'r', or copy it to a file of another layout and go on with that"
+        )
+    return _read(path, options, comm, make)
+
+
+def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+    system = options.system
+    (number, *_), subfile_of = dealt_subfiles(options, comm, None)
+    made: list[Own] = []
+    try:
+        with comm.errors_shared():
+            made.append(_own(path, number, mode, options, comm.group(number)))
+            comm.agree("create subfiles")
+    except BaseException:
+        for own in made:
+            own.location.discard()
+            own.location.held.release()
+        raise
+    own = made[0]
+    context = context_of(options, comm, writable=True)
+    driver = Hdf5SetDriver(path, stack_of_others(options, writable=True), context, {number: lambda: own.driver})
+    real = system.realpath(subfile_path(path, 0))
+    location = own.location if number == 0 else Location(system, real, real)
+    files = Hdf5Set(
+        comm,
+        path,
+        count=1 + max(subfile_of),
+        nprocs=comm.size,
+        subfile_of=subfile_of,
+        own=own,
+        driver=driver,
+        location=location,
+    )
+    tree, canonical = canonical_of(path, [], [], options, warns=False)
+    opened = Opened(path, driver, None, True, True, canonical, b"", tree, Unwritten(), False, Hdf5BlobLayout)
+    return make(opened, options, comm, file_set=files)
+
+
+def _own(path: str, number: int, mode: str, options: Options, group: Comm) -> Own:
+    """Make the temporary file of a subfile, and open it on the ranks that share it (collective in the group)."""
+    system, name = options.system, subfile_path(path, number)
+    places: list[Location] = []
+
+    def do() -> bytes:
+        held = Held(system, name, options.locking)
+        exclusive = mode in ("w-", "x")
+        places.append(Location.create(system, name, b"", exclusive=exclusive, publish=False, held=held))
+        return places[0].work.encode()
+
+    work = on_root(group, "create subfile", do).decode()
+    location = places[0] if places else Location(system, system.realpath(name), work, unseen=True)
+    fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
+    context = context_of(options, group, writable=True, fd=fd)
+    driver = open_together(stack_of(options, group), work, context, group, location)
+    assert driver is not None
+    return Own(number, group, location, driver)
+
+
+def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+    context, spec = context_of(options, comm, writable=False), stack_of_others(options, writable=False)
+
+    def read() -> bytes:
+        told: list[str] = []
+        count = 1
+        while len(told) < count:
+            name = subfile_path(path, len(told))
+            try:
+                one = open_stack(spec, name, context._replace(comm=None))
+            except FileNotFoundError:
+                text = f"the set has {count} subfiles, and {name} is missing" if told else f"{name} is missing"
+                raise FormatError(f"{path}: {text}", field="num_subfiles", value=count) from None
+            try:
+                subfile = read_subfile(one, name)
+            finally:
+                one.close()
+            count = subfile.says.subfiles
+            told.append(subfile.packed().hex())
+        return json.dumps(told).encode()
+
+    subfiles = [Hdf5Subfile.unpacked(bytes.fromhex(one)) for one in json.loads(on_root(comm, "open subfiles", read))]
+    headers, says = [one.header for one in subfiles], [one.says for one in subfiles]
+    refuse_foreign(path, says, exact=True)
+    tree, canonical = canonical_of(path, headers, says, options, warns=comm.rank == 0)
+    driver = Hdf5SetDriver(path, spec, context, {})
+    real = options.system.realpath(subfile_path(path, 0))
+    files = Hdf5Set(
+        comm,
+        path,
+        count=len(subfiles),
+        nprocs=says[0].nprocs,
+        subfile_of=[0] * comm.size,
+        own=None,
+        driver=driver,
+        location=Location(options.system, real, real),
+    )
+    files.files.use_subfiles(subfiles, tuple(tree.datasets))
+    opened = Opened(path, driver, None, False, False, canonical, b"", tree, Unwritten(), False, Hdf5BlobLayout)
+    return make(opened, options, comm, file_set=files)

@@ -1,0 +1,304 @@
+"""Where the part of each variable begins in each blob of ``/data_blob``.
+
+Knows: the order of what a blob holds, sizes, drivers. Does not know: HDF5, canonical elements, addresses.
+
+Rules
+-----
+1. The blobs of the processes lie one behind another. A blob holds, for each variable in the order of the header, all
+   of its records one behind another, without padding: the rows of the map variables (as long as they are, not padded to
+   the longest one), then what the process owns of the partitioned variables. All of the others are in blob 0 alone.
+2. No place is stored. What a variable takes in a blob is a sum of what it takes in blob 0, in each blob, for each
+   element of the blob in a map, and for each run of it. So the begins of all variables are one matrix product, whether
+   the counts come from maps that are going to be written or from the map variables of a file.
+3. A file is believed in nothing: every number is compared with what follows from the others before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.blob.described import Described
+from pnc_vol.blob.hdf5.container import DATA, Stored
+from pnc_vol.blob.hdf5.swapped import Regions
+from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap, from_content
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import FormatError
+from pnc_vol.extents.model import Extents, Int64, before
+from pnc_vol.format.model import Header
+from pnc_vol.format.sizes import inner_sizes, is_record
+from pnc_vol.format.types import TYPES
+from pnc_vol.format.widths import MAX_OFFSET, Order
+
+__all__ = ["Parts", "read_map", "read_parts"]
+
+_FIRST, _EACH, _COUNTS = 0, 1, 2
+"""Columns of what a variable takes: once in blob 0, once in each blob; from here on for each element of each map, and
+behind these for each run of each map."""
+
+
+class Parts:
+    """Where each variable of a subfile begins in each blob; bytes are counted from the start of ``/data_blob``.
+
+    Parameters
+    ----------
+    header : Header, of the subfile, with its number of records.
+    says : Described, what it says.
+    counts, nreqs : int64[maps, nblobs], elements and runs of each blob in each map.
+    where : str, the subfile, for messages.
+
+    Attributes
+    ----------
+    counts, nreqs : int64[maps, nblobs]
+    starts : int64[nblobs], where each blob begins.
+    nbytes : int, bytes of all blobs.
+
+    Raises
+    ------
+    FormatError
+        There is more than any file can hold.
+    """
+
+    __slots__ = (
+        "_features",
+        "_map_of",
+        "_nelems",
+        "_prefix",
+        "_record_bytes",
+        "_sizes",
+        "counts",
+        "nbytes",
+        "nreqs",
+        "starts",
+    )
+
+    def __init__(self, header: Header, says: Described, counts: Int64, nreqs: Int64, where: str) -> None:
+        self.counts, self.nreqs = counts, nreqs
+        nblobs = counts.shape[1]
+        first = np.zeros(nblobs, np.int64)
+        first[:1] = 1
+        self._features = np.concatenate((first[None], np.ones((1, nblobs), np.int64), counts, nreqs))
+        prefix = _prefix(header, says)
+        nbytes = sum(n * int(times) for n, times in zip(prefix[-1], self._features.sum(axis=1), strict=True))
+        if nbytes > MAX_OFFSET or max(prefix[-1]) > MAX_OFFSET:
+            raise FormatError(f"{where}: the variables of its blobs take {nbytes} bytes", field="numrecs", value=nbytes)
+        self.nbytes = nbytes
+        self._prefix = np.array(prefix, np.int64)
+        self.starts = before(self._prefix[-1] @ self._features)
+        self._sizes = np.array([TYPES[var.type].size for var in header.vars], np.int64)
+        self._map_of = dict(_partitioned(says))
+        inner = inner_sizes(header)
+        self._record_bytes = {i: inner[i] for i, var in enumerate(header.vars) if is_record(header, var)}
+        self._nelems = [one.nelems for one in says.maps]
+
+    def begins(self, variable: int) -> Int64:
+        """int64[nblobs]: where a variable of the subfile's header begins in each blob."""
+        found: Int64 = self.starts + self._prefix[variable] @ self._features
+        return found
+
+    def nbytes_of(self, variable: int) -> Int64:
+        """int64[nblobs]: bytes of all records of a variable in each blob; they lie one behind another."""
+        found: Int64 = (self._prefix[variable + 1] - self._prefix[variable]) @ self._features
+        return found
+
+    def record_sizes(self, variable: int) -> Int64:
+        """int64[nblobs]: bytes from one record of a variable to the next in each blob; 0 without records."""
+        if variable not in self._record_bytes:
+            return np.zeros(self.starts.size, np.int64)
+        k = self._map_of.get(variable)
+        nbytes = self._record_bytes[variable]
+        found: Int64 = self._features[_FIRST] * nbytes if k is None else self.counts[k] * (nbytes // self._nelems[k])
+        return found
+
+    def regions(self, offset: int = 0) -> Regions:
+        """Where elements of which size lie, if ``/data_blob`` begins at this byte."""
+        if not self._sizes.size:
+            return Regions(*np.zeros((3, 0), np.int64))
+        # variables of one size that follow each other are one region
+        heads = np.flatnonzero(np.concatenate(([True], self._sizes[1:] != self._sizes[:-1])))
+        rows = np.append(heads, self._sizes.size)
+        bounds = (self._prefix[rows] @ self._features + self.starts + offset).T
+        sizes = np.broadcast_to(self._sizes[heads], (self.starts.size, heads.size))
+        return Regions(bounds[:, :-1].ravel(), bounds[:, 1:].ravel(), sizes.ravel())
+
+
+def _partitioned(says: Described) -> list[tuple[int, int]]:
+    """The partitioned variables: their number in the subfile's header, and that of their map, from 0."""
+    return [(i, k - 1) for i, k in zip(says.variables, says.assigned, strict=True) if k]
+
+
+def _prefix(header: Header, says: Described) -> list[list[int]]:
+    """What the variables before each one take, and what all take, by the columns; Python's integers do not overflow."""
+    n, inner = len(says.maps), inner_sizes(header)
+    map_of = dict(_partitioned(says))
+    rows_of = {one.first + j: k for k, one in enumerate(says.maps) for j in range(len(MAP_VARIABLES))}
+    total = [0] * (_COUNTS + 2 * n)
+    made = [total.copy()]
+    for i, var in enumerate(header.vars):
+        size = TYPES[var.type].size
+        records = header.numrecs if is_record(header, var) else 1
+        if i in rows_of:
+            k = rows_of[i]
+            total[_EACH if i - says.maps[k].first < 3 else _COUNTS + n + k] += size
+        elif i in map_of:
+            total[_COUNTS + map_of[i]] += inner[i] // says.maps[map_of[i]].nelems * records
+        else:
+            total[_FIRST] += inner[i] * records
+        made.append(total.copy())
+    return made
+
+
+def read_parts(driver: Driver, data: Stored, header: Header, says: Described, order: Order, where: str) -> Parts:
+    """The parts of a subfile that was written.
+
+    Parameters
+    ----------
+    driver : Driver, of the file, as it is.
+    data : Stored, its ``/data_blob``.
+    header : Header, of the subfile.
+    says : Described, of `header`.
+    order : str, the byte order of the file.
+    where : str, the subfile, for messages.
+
+    Raises
+    ------
+    FormatError
+        A number of a map variable contradicts another one, the header, or the size of the data; it names the blob, the
+        variable and the byte of the file.
+    """
+    return _Walk(driver, data, header, says, order, where).parts()
+
+
+class _Walk:
+    """Goes from blob to blob: only the numbers at the beginning of one tell where the next one begins."""
+
+    def __init__(self, driver: Driver, data: Stored, header: Header, says: Described, order: Order, where: str) -> None:
+        self.driver, self.data, self.header, self.says, self.where = driver, data, header, says, where
+        self.takes = _prefix(header, says)[-1]
+        types = [
+            [TYPES[header.vars[one.first + j].type].dtype.newbyteorder(order) for j in range(5)] for one in says.maps
+        ]
+        self.heads = [np.dtype([(MAP_VARIABLES[j], types[k][j]) for j in range(3)]) for k in range(len(types))]
+        self.run_bytes = [types[k][3].itemsize + types[k][4].itemsize for k in range(len(types))]
+
+    def wrong(self, blob: int, name: str, at: int, value: object, why: str) -> NoReturn:
+        raise FormatError(
+            f"{self.where}: blob {blob}: {name} at byte {at} is {value}: {why}", offset=at, field=name, value=value
+        )
+
+    def short(self, blob: int, name: str, needed: int) -> NoReturn:
+        raise FormatError(
+            f"{self.where}: blob {blob}: {name} would end at byte {needed}, and /{DATA} ends at byte {self.data.end}: "
+            "the data were cut, or a count is wrong",
+            offset=self.data.end,
+            field=name,
+            value=needed,
+        )
+
+    def parts(self) -> Parts:
+        says, n = self.says, len(self.says.maps)
+        for k, one in enumerate(says.maps, 1):
+            if one.nblobs != says.nblobs:
+                text = f"D{k} has {one.nblobs} blobs, and the file {says.nblobs}"
+                raise FormatError(f"{self.where}: {text}", field=f"D{k}.nblobs", value=one.nblobs)
+        at = self.data.offset
+        columns: list[list[int]] = []
+        elements = [0] * n
+        for blob in range(says.nblobs):
+            begin, counts, nreqs = at, [], []
+            for k in range(n):
+                count, runs = self.head(blob, k, at, elements[k])
+                at += self.heads[k].itemsize + runs * self.run_bytes[k]
+                counts.append(count)
+                nreqs.append(runs)
+                elements[k] += count
+            features = [int(blob == 0), 1, *counts, *nreqs]
+            at = begin + sum(takes * times for takes, times in zip(self.takes, features, strict=True))
+            if at > self.data.end:
+                self.short(blob, "its last variable", at)
+            columns.append(counts + nreqs)
+        if at != self.data.end:
+            raise FormatError(
+                f"{self.where}: the {says.nblobs} blobs end at byte {at}, and /{DATA} ends at byte {self.data.end}: a "
+                "count is wrong, or variables or records are missing in the header",
+                offset=at,
+                field=DATA,
+                value=self.data.nbytes,
+            )
+        found = np.array(columns, np.int64).reshape(says.nblobs, 2 * n).T
+        made = Parts(self.header, says, found[:n], found[n:], self.where)
+        self.compare(made)
+        return made
+
+    def head(self, blob: int, k: int, at: int, before_it: int) -> tuple[int, int]:
+        """Elements and runs of a blob in map k, as the three numbers at this byte say."""
+        dtype, name = self.heads[k], f"D{k + 1}"
+        if at + dtype.itemsize > self.data.end:
+            self.short(blob, f"{name}.blob_count", at + dtype.itemsize)
+        raw: npt.NDArray[np.void] = np.zeros(1, dtype)
+        if self.driver.read_one(raw, at) != dtype.itemsize:
+            self.short(blob, f"{name}.blob_count", at + dtype.itemsize)
+        runs, start, count = (int(raw[0][part]) for part in MAP_VARIABLES[:3])
+        starts_at, counts_at = (at + dtype.fields[part][1] for part in MAP_VARIABLES[1:3])  # type: ignore[index]
+        says = self.says.maps[k]
+        if not 0 <= runs <= says.max_nreqs:
+            self.wrong(blob, f"{name}.nreqs", at, runs, f"it can be 0 to {says.max_nreqs}")
+        if start != before_it:
+            self.wrong(blob, f"{name}.blob_start", starts_at, start, f"the blobs before it have {before_it} elements")
+        if not 0 <= count <= says.nelems - before_it:
+            self.wrong(blob, f"{name}.blob_count", counts_at, count, f"{name}.nelems leaves {says.nelems - before_it}")
+        if at + dtype.itemsize + runs * self.run_bytes[k] > self.data.end:
+            self.short(blob, f"{name}.lengths", at + dtype.itemsize + runs * self.run_bytes[k])
+        return count, runs
+
+    def compare(self, made: Parts) -> None:
+        """What the header says of all blobs together."""
+        for k, one in enumerate(self.says.maps):
+            sums = (int(made.counts[k].sum()), int(made.nreqs[k].max(initial=0)))
+            for name, says, found in zip(("nelems", "max_nreqs"), (one.nelems, one.max_nreqs), sums, strict=True):
+                if says != max(1, found):
+                    raise FormatError(
+                        f"{self.where}: the dimension 'D{k + 1}.{name}' is {says}, and {max(1, found)} follows from "
+                        "the blobs",
+                        field=f"D{k + 1}.{name}",
+                        value=says,
+                    )
+
+
+def read_map(
+    driver: Driver, offset: int, parts: Parts, says: Described, k: int, header: Header, where: str
+) -> SubfileMap:
+    """What a subfile holds of a map.
+
+    Parameters
+    ----------
+    driver : Driver, of the file, with elements in big-endian order.
+    offset : int, where ``/data_blob`` begins.
+    parts : Parts
+    says : Described
+    k : int, the number of the map, from 0.
+    header : Header, of the subfile.
+    where : str, the subfile, for messages.
+
+    Raises
+    ------
+    FormatError
+        Its runs contradict the counts, or lie outside of the dimensions.
+    OSError
+    """
+    one, nreqs = says.maps[k], parts.nreqs[k]
+    begins = [parts.begins(one.first + j) + offset for j in range(len(MAP_VARIABLES))]
+    rows: list[list[Int64]] = []
+    for j in (3, 4):
+        dtype = TYPES[header.vars[one.first + j].type].dtype
+        values = np.zeros(int(nreqs.sum()), dtype)
+        place = before(nreqs)
+        extents = Extents(begins[j], nreqs * dtype.itemsize, place * dtype.itemsize)
+        if driver.read(extents, values.view(np.uint8)) != values.nbytes:
+            name = f"D{k + 1}.{MAP_VARIABLES[j]}"
+            raise FormatError(f"{where}: {name} could not be read whole: the file has become shorter", field=name)
+        rows.append(np.split(values, place[1:]))
+    counts = parts.counts[k]
+    return from_content(one, (nreqs, before(counts), counts, *rows), f"{where}: D{k + 1}", begins)

@@ -1,0 +1,337 @@
+"""Which map each variable of a blob set gets: what all ranks agree on at a flush.
+
+Knows: posted runs, datasets, ranks and the subfile of each. Does not know: headers, files, drivers.
+
+Rules
+-----
+1. A variable gets its map at the first flush at which a rank has posted to it, or at once if it was created with a
+   decomposition. Until then, and for ever if it is small or all who post it post all of it, it is not partitioned.
+2. A derived map is what each rank posted. Of elements that several ranks posted, the highest rank keeps them.
+3. Variables of the same lengths, of which every rank has the same runs, share one map.
+4. An element in no map that is posted needs the supplement of its variable.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pnc_vol.blob.index import ElementIndex
+from pnc_vol.blob.layout import BlobFiles
+from pnc_vol.blob.map_proposals import Proposal, Told, packed_lists, unpacked_lists
+from pnc_vol.blob.maps import SubfileMap, derived, split_rows
+from pnc_vol.extents.decomposition import Decomposition
+from pnc_vol.extents.model import Runs
+from pnc_vol.file.posted_runs import PostedRuns, inner_shape
+from pnc_vol.format.model import Header
+from pnc_vol.format.sizes import record_dim
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.ranks.comm import Comm, joined_lists
+
+__all__ = ["Agreed", "MapAgreement"]
+
+_NO_RUNS = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
+_SMALL = 64 << 10
+"""Bytes of a variable, or of a record, up to which one that a rank posts whole is not partitioned."""
+
+
+@dataclass(slots=True)
+class Agreed:
+    """What the ranks agreed on at one flush.
+
+    Attributes
+    ----------
+    maps : dict of int to SubfileMap, the new ones by number, as this rank's subfile has them.
+    supplements : set of uid, variables that need a supplement and have none.
+    copies : dict of uid to (int, int)
+        Variables without a map that were posted, with the first record and the one behind the last (0, 1: all of it):
+        each subfile has a copy.
+    afar : bool, some rank may write to a subfile of other ranks.
+    overlaps : bool, several ranks may have posted the same element.
+    crosses : bool, some rank may write elements that another rank wrote before, or writes later.
+    pieces : int, the most runs that any rank has to write, where all that it owns of a map is one.
+    """
+
+    maps: dict[int, SubfileMap] = field(default_factory=dict)
+    supplements: set[int] = field(default_factory=set)
+    copies: dict[int, tuple[int, int]] = field(default_factory=dict)
+    afar: bool = False
+    overlaps: bool = False
+    crosses: bool = False
+    pieces: int = 0
+
+    def followed_by(self, new: Agreed, uids: Sequence[int]) -> Agreed:
+        """This, of a flush that failed, and what the next one agreed on; `uids`: the variables that there are now."""
+        copies = dict(new.copies)
+        for uid, (first, last) in self.copies.items():
+            if uid in uids:
+                low, high = copies.get(uid, (first, last))
+                copies[uid] = min(low, first), max(high, last)
+        supplements = {uid for uid in self.supplements if uid in uids}
+        return Agreed(self.maps | new.maps, supplements | new.supplements, copies)
+
+
+class MapAgreement:
+    """Gives variables their maps.
+
+    Parameters
+    ----------
+    comm : Comm
+    files : BlobFiles, where `assigned`, `dims` and `own` are kept.
+    subfile_of : sequence of int, the subfile of each rank.
+    """
+
+    def __init__(self, comm: Comm, files: BlobFiles, subfile_of: Sequence[int]) -> None:
+        self.comm, self.files, self.subfile_of = comm, files, list(subfile_of)
+        # The ranks of this subfile.
+        self._mates = [rank for rank, s in enumerate(self.subfile_of) if s == self.subfile_of[comm.rank]]
+        self.given: Mapping[int, Decomposition] = {}
+        self._numbers: dict[Any, int] = {}
+        self._undecided: set[int] = set()
+        self.lists: dict[int, list[Runs]] = {}
+        """The runs of all ranks, of maps that the files do not have yet."""
+
+    def index_of_lists(self, k: int) -> ElementIndex | None:
+        """The index of a map that is not in the files yet; None if that of another rank is not known either."""
+        lists = self.lists.get(k)
+        if lists is None:
+            return None
+        dims = self.files.dims[k - 1]
+        found = ((s, SubfileMap(dims, (), tuple(self._of(s, lists)))) for s in sorted(set(self.subfile_of)))
+        return ElementIndex(math.prod(dims), found)
+
+    def _of(self, subfile: int, lists: Sequence[Runs]) -> list[Runs]:
+        return [one for one, s in zip(lists, self.subfile_of, strict=True) if s == subfile]
+
+    def agree(
+        self,
+        header: Header,
+        uids: Sequence[int],
+        nodes: Mapping[int, DatasetNode],
+        posted: PostedRuns,
+        given: Mapping[int, Decomposition],
+    ) -> Agreed:
+        """Decide for all variables, from what all ranks posted (collective).
+
+        Parameters
+        ----------
+        header : Header, the next canonical one.
+        uids : sequence of int, of its variables.
+        nodes : mapping of uid to DatasetNode
+        posted : PostedRuns, of this rank.
+        given : mapping of uid to Decomposition, those that datasets were created with.
+        """
+        self.given = given
+        self._afar = self._beyond = False
+        files, told = self.files, Told()
+        for gone in files.assigned.keys() - set(uids):
+            del files.assigned[gone]
+        at = {uid: i for i, uid in enumerate(uids)}
+        mine: dict[int, Runs] = {}
+        known: dict[Any, tuple[Proposal, Runs, int]] = {}
+        for uid in uids:
+            if uid not in files.assigned:
+                files.assigned[uid] = 0
+                self._undecided.add(uid)
+        self._undecided &= files.assigned.keys()
+        here = posted.uids & at.keys()
+        for uid in sorted(here | (self._undecided & given.keys()), key=at.__getitem__):
+            node = nodes[uid]
+            shape = inner_shape(node)
+            if uid in self._undecided and not _never(node, shape):
+                # Hundreds of variables are posted alike.
+                lists = posted.lists(uid)
+                key = id(given.get(uid)), shape, node.is_record, lists
+                found = known.get(key) if lists is not None else None
+                if found is None:
+                    found = known[key] = self._proposal(node, shape, posted)
+                proposal, mine[uid], pieces = found
+                told.propose(at[uid], proposal)
+                told.pieces += pieces
+                continue
+            own, inner = None, _inner(node)
+            if files.assigned[uid]:
+                own = files.own[files.assigned[uid]][0] if files.assigned[uid] in files.own else None
+                if self._misses(uid, inner, posted) and uid not in files.supplements:
+                    told.supplements.add(at[uid])
+            else:
+                told.copies[at[uid]] = posted.records(node)
+            told.pieces += posted.pieces(uid, inner, own)
+        others = bool(told.copies) or any(one.beyond for one in told.kinds)
+        told.afar, told.beyond = self._afar or others, self._beyond or others
+        agreed = self._decided(header, uids, nodes, told.of_all(self.comm), mine)
+        if self._strays:
+            hit = [at[u] for u in self._strays & here if self._misses(u, _inner(nodes[u]), posted)]
+            anyones = self.comm.combine("flush strays", json.dumps(hit).encode(), joined_lists)
+            agreed.supplements |= {uids[i] for i in json.loads(anyones)}
+        return agreed
+
+    def _turn(self, uid: int) -> tuple[int, int]:
+        """Maps are numbered in the order in which the decompositions were made, then the datasets."""
+        given = self.given.get(uid)
+        return (1, uid) if given is None else (0, given.number)
+
+    def _proposal(self, node: DatasetNode, shape: tuple[int, ...], posted: PostedRuns) -> tuple[Proposal, Runs, int]:
+        """What this rank says of a variable, the runs that its map shall have of this rank, and the pieces to write."""
+        given, inner = self.given.get(node.uid), _inner(node)
+        here = posted.of(node.uid, inner)
+        own = None if given is None else given.owned(shape)
+        part = here if own is None else own
+        nelems = int(part.length.sum())
+        whole = len(part.start) == 1 and nelems == math.prod(shape)
+        explicit, beyond = own is not None, posted.beyond(here, own)
+        digest = posted.digest(part)
+        proposal = Proposal.of(self.comm.rank, digest, nelems, whole=whole, explicit=explicit, beyond=beyond)
+        return proposal, part, posted.pieces(node.uid, inner, part)
+
+    def _misses(self, uid: int, inner: int, posted: PostedRuns) -> bool:
+        """Whether this rank posted elements of a variable that its map leaves open."""
+        k = self.files.assigned[uid]
+        own = self.files.own.get(k)
+        here = posted.of(uid, inner)
+        if own is not None and not posted.beyond(here, own[0]):
+            return False
+        self._beyond = True
+        found = self.files.lookup(k).locate(here).subfile
+        self._afar |= bool((found != self.subfile_of[self.comm.rank]).any())
+        return bool((found < 0).any())
+
+    def _decided(
+        self,
+        header: Header,
+        uids: Sequence[int],
+        nodes: Mapping[int, DatasetNode],
+        told: Told,
+        mine: Mapping[int, Runs],
+    ) -> Agreed:
+        files, agreed = self.files, Agreed(pieces=told.pieces, overlaps=told.overlaps)
+        self._strays: set[int] = set()
+        agreed.crosses = told.beyond or told.overlaps
+        agreed.afar = told.afar and len(self._mates) < len(self.subfile_of)
+        agreed.supplements = {uids[i] for i in told.supplements}
+        agreed.copies = {uids[i]: records for i, records in told.copies.items()}
+        new: dict[Any, list[int]] = {}
+        shared: set[Any] = set()
+        for i in sorted(told.maps):
+            uid, node = uids[i], nodes[uids[i]]
+            found = self._verdict(told.kinds[told.maps[i]], inner_shape(node), node.element.itemsize)
+            self._undecided.discard(uid)
+            agreed.overlaps |= found.overlaps
+            agreed.crosses |= found.overlaps
+            if found.key is None:
+                agreed.copies[uid] = (0, max(1, (node.shape or (0,))[0])) if node.is_record else (0, 1)
+                agreed.afar, agreed.crosses = len(self._mates) < len(self.subfile_of), True
+                continue
+            new.setdefault(found.key, []).append(uid)
+            if found.all_ranks:
+                shared.add(found.key)
+            if found.strays:
+                self._strays.add(uid)
+        self._make(agreed, header, uids, new, shared, mine)
+        for key, members in new.items():
+            for uid in members:
+                files.assigned[uid] = self._numbers[key]
+        return agreed
+
+    def _verdict(self, told: Proposal, shape: tuple[int, ...], itemsize: int) -> _Verdict:
+        several = told.posted > 1
+        small = self.comm.size == 1 or math.prod(shape) * itemsize <= _SMALL
+        if not told.explicit and (not told.posted or (told.whole and (several or small))):
+            return _Verdict(None, overlaps=several or told.beyond)
+        strays = told.explicit and told.beyond
+        return _Verdict((shape, told.word), told.beyond, all_ranks=not told.explicit or told.beyond, strays=strays)
+
+    def _make(
+        self,
+        agreed: Agreed,
+        header: Header,
+        uids: Sequence[int],
+        new: Mapping[Any, list[int]],
+        shared: set[Any],
+        mine: Mapping[int, Runs],
+    ) -> None:
+        """Make the maps that there are not yet (collective)."""
+        files = self.files
+        fresh = sorted((key for key in new if key not in self._numbers), key=lambda key: self._turn(new[key][0]))
+        posted = self._told_lists(fresh, shared, {key: mine.get(new[key][0], _NO_RUNS) for key in fresh})
+        for key in fresh:
+            files.dims.append(key[0])
+            k = self._numbers[key] = len(files.dims)
+            first = new[key][0]
+            lists = posted[key]
+            if first not in self.given:
+                elements = sum(int(one.length.sum()) for one in lists.values())
+                lists = dict(enumerate(derived(list(lists.values()))))
+                agreed.overlaps |= elements > sum(int(one.length.sum()) for one in lists.values())
+            dimids = _dimids(header, uids.index(first), len(key[0]))
+            agreed.maps[k] = self._made(k, dimids, lists, all_ranks=key in shared)
+
+    def _made(self, k: int, dimids: tuple[int, ...], lists: dict[int, Runs], *, all_ranks: bool) -> SubfileMap:
+        """A new map, as this rank's subfile has it.
+
+        lists : dict of int to Runs, of each rank of this subfile.
+        all_ranks : bool, of the ranks of other subfiles, too.
+        """
+        dims, rank = self.files.dims[k - 1], self.comm.rank
+        if all_ranks:
+            self.lists[k] = list(lists.values())
+        subfile = self.subfile_of[rank]
+        before = sum(int(lists[r].length.sum()) for r in self._mates if r < rank)
+        self.files.own[k] = lists[rank], subfile, before
+        return SubfileMap(dims, dimids, tuple(split_rows(lists[r], dims[-1]) for r in self._mates))
+
+    def _told_lists(self, keys: Sequence[Any], shared: set[Any], own: Mapping[Any, Runs]) -> dict[Any, dict[int, Runs]]:
+        """For each new map the runs of all ranks, by rank, if it is in `shared` (collective).
+
+        Otherwise those of the ranks of this subfile: a large job has more than fit in memory.
+        """
+        comm, found = self.comm, dict[Any, dict[int, Runs]]()
+        if comm.size == 1:
+            return {key: {0: own[key]} for key in keys}
+        for every, names in ((True, [k for k in keys if k in shared]), (False, [k for k in keys if k not in shared])):
+            if not names:
+                continue
+            packed = packed_lists([own[key] for key in names])
+            if every:
+                told: Mapping[int, Any] = dict(enumerate(comm.exchange("flush lists", packed.tobytes())))
+            else:
+                told = comm.deliver("flush lists", dict.fromkeys(self._mates, packed))
+            lists = {rank: unpacked_lists(one, len(names)) for rank, one in told.items()}
+            found |= {key: {rank: one[i] for rank, one in lists.items()} for i, key in enumerate(names)}
+        return found
+
+
+class _Verdict(NamedTuple):
+    """What becomes of a variable.
+
+    key : what identifies its map; None: it is not partitioned.
+    overlaps : bool, see `Agreed`.
+    all_ranks : bool, all ranks have to know the runs of all.
+    strays : bool, ranks posted elements that the decompositions do not have.
+    """
+
+    key: Any
+    overlaps: bool
+    all_ranks: bool = False
+    strays: bool = False
+
+
+def _dimids(header: Header, number: int, ndims: int) -> tuple[int, ...]:
+    """The numbers of the dimensions of a variable that a map covers."""
+    record = record_dim(header)
+    return tuple(i for i in header.vars[number].dims if i != record)[:ndims]
+
+
+def _never(node: DatasetNode, shape: tuple[int, ...]) -> bool:
+    """Whether a dataset is not partitioned, whatever is posted: it has no axis to partition."""
+    return node.is_placeholder or not shape
+
+
+def _inner(node: DatasetNode) -> int:
+    """Elements of a record of a dataset; 0 of one without records."""
+    return math.prod(inner_shape(node)) if node.is_record else 0

@@ -1,0 +1,252 @@
+"""From runs of canonical elements to byte extents at the addresses of subfiles.
+
+Knows: runs, extents, the index of a map, begins. Does not know: headers, data, ranks, drivers.
+
+Rules
+-----
+1. What a rank has in its own blob is found without the index of all blobs, which is made when something else is asked
+   for: a program that writes what it wrote before never reads a map.
+2. Elements that are in no blob lie in the supplement of the variable. Without one they have no place, and are left out
+   of the extents: a read begins with memory full of fill values.
+3. As of every `ElementMap`, no extent holds bytes of two runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.blob.index import ElementIndex, Pieces
+from pnc_vol.blob.subfiles import SHIFT
+from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent
+from pnc_vol.extents.subarrays import coalesced
+from pnc_vol.layout.places import Place
+
+__all__ = ["BlobPlace", "MapLookup"]
+
+_MOST_KNOWN = 64
+"""Lists of runs that are remembered."""
+
+
+class MapLookup:
+    """Finds elements of one map for all variables that have it.
+
+    Parameters
+    ----------
+    nelems : int, elements of the map's dimensions.
+    index : function
+        Makes the index of all blobs; it is called once at most.
+    own : (Runs, int, int), optional
+        The runs of this rank's blob, sorted and disjoint, its subfile, and its first element's position there.
+
+    Attributes
+    ----------
+    orders : dict
+        What `file.reads.gathered` keeps of it.
+
+    Examples
+    --------
+    >>> mine = Runs(np.array([2, 6]), np.array([2, 3]))
+    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (mine, 1, 40))
+    >>> lookup.locate(Runs(np.array([7]), np.array([1]))).position.tolist()
+    [43]
+    """
+
+    __slots__ = ("_before", "_index", "_known", "_make", "_mine", "nelems", "orders", "own", "own_elements")
+
+    def __init__(
+        self, nelems: int, index: Callable[[], ElementIndex], own: tuple[Runs, int, int] | None = None
+    ) -> None:
+        self.nelems, self.own = nelems, own
+        self.own_elements = 0 if own is None else int(own[0].length.sum())
+        self._make = index
+        self._index: ElementIndex | None = None
+        self._mine: ElementIndex | None = None
+        self._before = None if own is None else before(own[0].length)
+        self._known: dict[int, tuple[Runs, int]] = {}
+        self.orders: dict[Any, Any] = {}
+
+    def own_record(self, runs: Runs) -> int:
+        """The record of which runs are all that this rank owns, in the order of its blob; -1 if they are not that.
+
+        Lists that are used again are compared once: 300 variables of a climate model share one.
+        """
+        found = self._known.get(id(runs))
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            # kept with the runs, so that their identity stays theirs
+            found = self._known[id(runs)] = runs, self._compared(runs)
+        return found[1]
+
+    def _compared(self, runs: Runs) -> int:
+        if self.own is None or not runs.start.size:
+            return -1
+        mine = self.own[0]
+        record = int(runs.start[0]) // self.nelems
+        start = runs.start - record * self.nelems
+        if int(start[-1]) >= self.nelems or bool((start[1:] < start[:-1] + runs.length[:-1]).any()):
+            return -1
+        joined = coalesced(Runs(start, runs.length))
+        return record if all(map(np.array_equal, joined, mine)) else -1
+
+    @property
+    def index(self) -> ElementIndex:
+        """The index of all blobs."""
+        if self._index is None:
+            self._index = self._make()
+        return self._index
+
+    def locate(self, runs: Runs) -> Pieces:
+        """See `ElementIndex.locate`."""
+        if self._index is None and self.own is not None:
+            found = self._in_own(runs)
+            if found is not None:
+                return found
+        return self.index.locate(runs)
+
+    def _in_own(self, runs: Runs) -> Pieces | None:
+        """Where runs are that lie all in this rank's blob; None if some do not."""
+        if self.own is None or self._before is None:
+            return None
+        mine, subfile, position = self.own
+        if not mine.start.size:
+            return None
+        times, rest = divmod(runs.start.size, mine.start.size)
+        if times and not rest and _repeated(runs.start, mine.start) and _repeated(runs.length, mine.length):
+            # what the rank always writes, in one record or in several
+            at = self._before if times == 1 else np.tile(self._before, times)
+            total = int(mine.length.sum())
+            place = at if times == 1 else at + np.repeat(np.arange(times) * total, mine.start.size)
+            n = runs.start.size
+            where = np.broadcast_to(np.int64(subfile), (n,))
+            return Pieces(runs.start, runs.length, place, where, at + position, np.arange(n, dtype=np.int64))
+        if self._mine is None:
+            self._mine = ElementIndex.of_blob(self.nelems, mine, subfile, position)
+        found = self._mine.locate(runs)
+        return None if bool((found.subfile < 0).any()) else found
+
+
+def _repeated(column: Int64, once: Int64) -> bool:
+    return column is once or bool((column.reshape(-1, once.size) == once).all())
+
+
+class BlobPlace:
+    """Where the elements of one partitioned variable lie: an `ElementMap`.
+
+    Parameters
+    ----------
+    lookup : MapLookup, of its map; shared by its variables.
+    itemsize : int, bytes of an element.
+    record : bool, the variable has the record dimension.
+    begins : int64[m], where it begins in each subfile, in bytes.
+    record_sizes : int64[m], bytes from one record to the next in each subfile.
+    supplement : Place, optional
+        Of the elements that are in no blob, in ascending order.
+
+    Examples
+    --------
+    >>> mine = Runs(np.array([2, 6]), np.array([2, 3]))
+    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (mine, 0, 0))
+    >>> place = BlobPlace(lookup, 8, record=True, begins=np.array([100]), record_sizes=np.array([80]))
+    >>> place.extents(Runs(np.array([17, 2]), np.array([2, 1]))).offset.tolist()
+    [204, 100]
+    """
+
+    __slots__ = ("_base", "_begins", "_steps", "inner", "itemsize", "lookup", "supplement")
+
+    def __init__(
+        self,
+        lookup: MapLookup,
+        itemsize: int,
+        *,
+        record: bool,
+        begins: Int64,
+        record_sizes: Int64,
+        supplement: Place | None = None,
+    ) -> None:
+        self.lookup, self.itemsize, self.supplement = lookup, itemsize, supplement
+        self.inner = lookup.nelems if record else 0
+        self._begins, self._steps = begins, record_sizes
+        self._base: Int64 | None = None
+
+    def _where(self) -> tuple[Int64, Int64]:
+        """Where it begins in each subfile, as addresses, and record sizes; found when first asked for."""
+        if self._base is None:
+            # What is in no blob has the subfile -1: the last entry.
+            last = self.supplement or Place(0, self.itemsize, 0, 0)
+            n = len(self._begins)
+            base, steps = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+            base[:n], base[n] = np.arange(n) << SHIFT, last.begin
+            base[:n] += self._begins
+            steps[:n], steps[n] = self._steps, last.record_size
+            self._base, self._steps = base, steps
+        return self._base, self._steps
+
+    @property
+    def orders(self) -> dict[Any, Any]:
+        """What is kept of the map by those that read its variables."""
+        return self.lookup.orders
+
+    @property
+    def elements(self) -> int:
+        """Elements of a record, or of all."""
+        return self.lookup.nelems
+
+    def heads(self, elements: Int64) -> Pieces:
+        """Where elements of a record are, for `addresses` of any variable of the map."""
+        return self.lookup.locate(Runs(elements, np.ones_like(elements)))
+
+    def parts(self, heads: Pieces) -> tuple[Int64, Int64]:
+        """The subfile of each element, -1 for the supplement, and its number among those that the map has there."""
+        return heads.subfile, heads.position
+
+    def addresses(self, heads: Pieces, record: int) -> Int64:
+        """Where these elements of a record begin."""
+        # A replay asks once for each variable, so tables as `_where` has would cost more than they save.
+        subfile = heads.subfile
+        within = heads.position * self.itemsize
+        where = self._begins[subfile] + (subfile << SHIFT) + within
+        if record:
+            where += record * self._steps[subfile]
+        if self.supplement is not None:
+            rest = subfile < 0
+            where[rest] = self.supplement.begin + record * self.supplement.record_size + within[rest]
+        return where
+
+    def joined(self, runs: Runs) -> Extents:
+        """As `extents`, but what lies behind one another in file and memory may be one extent; see `ElementMap`."""
+        record = self.lookup.own_record(runs)
+        own = self.lookup.own
+        if record < 0 or own is None or (record and not self.inner):
+            return self.extents(runs)
+        _, subfile, position = own
+        offset = int(self._begins[subfile]) + (subfile << SHIFT) + position * self.itemsize
+        if record:
+            offset += record * int(self._steps[subfile])
+        return one_extent(offset, self.lookup.own_elements * self.itemsize)
+
+    def extents(self, runs: Runs) -> Extents:
+        """See `ElementMap.extents`; elements without a place are left out."""
+        start, length = runs
+        record: Int64 | None = None
+        if self.inner:
+            record = start // self.inner
+            if record.any():
+                start = start - record * self.inner
+            else:
+                record = None
+        found = self.lookup.locate(Runs(start, length))
+        base, steps = self._where()
+        offset = base[found.subfile] + found.position * self.itemsize
+        if record is not None:
+            offset += record[found.run] * steps[found.subfile]
+        nbytes, place = found.length * self.itemsize, found.place * self.itemsize
+        if self.supplement is None:
+            missing = found.subfile < 0
+            if missing.any():
+                there = ~missing
+                return Extents(offset[there], nbytes[there], place[there])
+        return Extents(offset, nbytes, place)

@@ -1,0 +1,362 @@
+"""Replaying blobs: a set of subfiles becomes the file that the canonical layout would have written.
+
+Knows: sets of subfiles, ranks, headers. Does not know: how values are copied (`gathering`), layouts of subfiles, how
+the file gets its name (`new_file`).
+
+Rules
+-----
+1. The file has the objects of the set, in their order, and takes its name when it is whole. The set is only read.
+2. Any number of ranks shares the work, whatever number wrote: each writes a share of the file.
+3. Before anything is written it is known which elements the blobs hold: blobs that hold the same elements are refused,
+   elements that none holds are counted, and get the fill value.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+
+from pnc_vol.blob.gathering import Piece, Variable, copy, pieces, share
+from pnc_vol.blob.hdf5.file_set import Hdf5Set
+from pnc_vol.blob.new_file import NewFile
+from pnc_vol.blob.subfile_set import SubfileSet
+from pnc_vol.blob.subfiles import subfile_path
+from pnc_vol.burst.recovery.leftovers import leftovers_of
+from pnc_vol.cache.folders import find_caches, sort_folders
+from pnc_vol.disk.locking import Held
+from pnc_vol.errors import LogRefusedError, NotCDFError, NotFoundError
+from pnc_vol.file.definitions import Definitions
+from pnc_vol.file.joining import open_session
+from pnc_vol.file.reads.gathered import pattern_of
+from pnc_vol.file.session import Session
+from pnc_vol.format import sizes
+from pnc_vol.format.encode import encode, header_size
+from pnc_vol.format.model import Header
+from pnc_vol.format.placing import Alignment, place
+from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
+from pnc_vol.ranks.comm import Comm, on_root, serial
+from pnc_vol.settings.options import Options
+from pnc_vol.system import free_bytes
+
+__all__ = ["BlobReport", "MapCoverage", "replay_blobs"]
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(slots=True)
+class MapCoverage:
+    """How the blobs cover the elements of one map.
+
+    Attributes
+    ----------
+    name : str, such as ``"D2"``.
+    dims : list of int, lengths of its dimensions.
+    nelems, covered, none, several : int
+        Elements of these dimensions; of these in a blob, in none, and in several. Where blobs have the same elements
+        the set is refused, by an error that names the blobs and has the counts, so `several` is 0 in a report.
+    open : list of str
+        Variables of the map with elements that are nowhere; of others the elements that no blob has are in a
+        supplement.
+    """
+
+    name: str
+    dims: list[int]
+    nelems: int
+    covered: int
+    none: int
+    several: int = 0
+    open: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BlobReport:
+    """What a replay of blobs did.
+
+    Attributes
+    ----------
+    target : str
+    subfiles, nprocs : int, subfiles, and the processes that wrote them.
+    variables, nbytes : int, copied variables and bytes.
+    records : int, that all subfiles have.
+    lost_records : int, that some subfiles have and others do not, as a killed job leaves them.
+    maps : list of MapCoverage
+    removed : int, subfiles that were removed.
+    seconds : float
+    """
+
+    target: str
+    subfiles: int = 0
+    nprocs: int = 0
+    variables: int = 0
+    nbytes: int = 0
+    records: int = 0
+    lost_records: int = 0
+    maps: list[MapCoverage] = field(default_factory=list)
+    removed: int = 0
+    seconds: float = 0.0
+
+    @property
+    def whole(self) -> bool:
+        """True if every element of every variable was in the subfiles, in all records that one of them has."""
+        return not self.lost_records and not any(one.open and one.none for one in self.maps)
+
+
+def replay_blobs(
+    base: str,
+    target: str,
+    *,
+    options: Options,
+    comm: Comm | None = None,
+    names: Sequence[str] | None = None,
+    overwrite: bool = False,
+    remove: bool = False,
+    progress: Progress | None = None,
+) -> BlobReport:
+    """Write what a set of subfiles holds to one file (collective).
+
+    Parameters
+    ----------
+    base : str, the name of the set, or of one of its subfiles.
+    target : str
+    options : Options
+    comm : Comm, optional, owned by this call.
+    names : sequence of str, optional
+        Datasets, or groups with all in them, that are copied; by default all.
+    overwrite : bool
+        Replace the target if it exists.
+    remove : bool
+        Remove the subfiles when the file is whole and on stable storage; not if elements or records are missing.
+    progress : callable, optional
+        Called on rank 0 as ``progress(done, total, name)``, in bytes of its share.
+
+    Raises
+    ------
+    FormatError
+        A subfile is missing, damaged or of another set; blobs hold the same elements.
+    LogRefusedError
+        Logs or caches of a killed job hold data that the subfiles do not have.
+    FileExistsError
+        The target exists and `overwrite` is False.
+    NotFoundError
+        There is no such dataset or group.
+    OSError
+        Reading or writing failed. There is no target then, or the old one.
+    """
+    started = time.monotonic()
+    comm = comm or serial()
+    view = open_session(base, "r", options=options._replace(layout="", burst_buf=False, recover=False), comm=comm)
+    try:
+        report = _replay(view, base, target, options, names, overwrite=overwrite, remove=remove, progress=progress)
+    except BaseException as reason:
+        view.abort(f"replay: {reason}")
+        raise
+    count = report.subfiles
+    path = view.disk.path
+    if remove and report.whole:
+        report.removed = int(on_root(view.comm, "replay remove", lambda: _remove(path, count, options)))
+    view.close()
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def _replay(
+    view: Session,
+    base: str,
+    target: str,
+    options: Options,
+    names: Sequence[str] | None,
+    *,
+    overwrite: bool,
+    remove: bool,
+    progress: Progress | None,
+) -> BlobReport:
+    """See `replay_blobs`; `view` is the open set."""
+    files, comm = view.file_set, view.comm
+    if not isinstance(files, SubfileSet | Hdf5Set):
+        raise comm.on_all(NotCDFError(f"{base}: it is no set of subfiles, so there are no blobs to replay"))
+    on_root(comm, "replay paths", lambda: _check_paths(target, view.disk.path, files.count, options))
+    # nobody else has this session
+    tree = view.defs.tree
+    _keep_only(tree, names)
+    header, uids = _placed(view, tree, options, chosen=names is not None)
+    on_root(comm, "replay room", lambda: _check_room(target, sizes.data_end(header)))
+    wanted = _variables(view, tree, header, uids)
+    report = BlobReport(
+        target,
+        files.count,
+        files.nprocs,
+        len(wanted),
+        records=header.numrecs,
+        lost_records=max(one.numrecs for one in files.files.headers) - view.disk.header.numrecs,
+    )
+    report.maps = _coverage(view, files, tree)
+    todo = pieces(wanted, options.buffer_size)
+    mine = share(todo, comm.rank, comm.size)
+    durable = options.durable or remove
+    with NewFile(target, encode(header), options, comm, overwrite=overwrite, durable=durable) as made:
+        note = _noted(mine, progress if comm.rank == 0 else None)
+        with comm.errors_shared():
+            done = copy(mine, view.disk.driver, made.driver, options.buffer_size, note)
+            if durable:
+                made.driver.sync()
+        _, (report.nbytes,) = comm.reduce("replay copied", total=(done,))
+        made.publish(sizes.data_end(header))
+    return report
+
+
+def _check_paths(target: str, path: str, count: int, options: Options) -> bytes:
+    """Refuse a target that is a subfile, and a set of which logs or caches of a killed job hold data."""
+    realpath = options.system.realpath
+    subfiles = [realpath(os.path.abspath(subfile_path(path, n))) for n in range(count)]
+    if realpath(os.path.abspath(target)) in subfiles:
+        raise FileExistsError(errno.EEXIST, "the target is one of the subfiles; give another name", target)
+    left = list(leftovers_of(subfiles[0], options).own)
+    for subfile in subfiles:
+        left += sort_folders(options.system, subfile, find_caches(options.system, subfile, options).gone).own
+    if left:
+        raise LogRefusedError(
+            f"{path}: a job that ended early left data that are not in the subfiles, in {', '.join(left)}. Put them "
+            f"there first: 'pnc-vol replay {subfile_path(path, 0)}', or open the set with mode 'r+' and recover=True"
+        )
+    return b""
+
+
+def _check_room(target: str, nbytes: int) -> bytes:
+    """Refuse a file that its device has no room for, before anything is made: headers may claim any size."""
+    free = free_bytes(os.path.dirname(os.path.abspath(target)))
+    if nbytes > free:
+        text = f"the file takes {nbytes} bytes, and {free} are free there; choose variables, or another place"
+        raise OSError(errno.ENOSPC, text, target)
+    return b""
+
+
+def _noted(mine: Sequence[Piece], progress: Progress | None) -> Callable[[int, str], None]:
+    total, done = sum(piece.nbytes for piece in mine), 0
+
+    def note(nbytes: int, name: str) -> None:
+        nonlocal done
+        done += nbytes
+        if progress is not None:
+            progress(done, total, name)
+
+    return note
+
+
+# --------------------------------------------------------------------------------------- what the file is
+
+
+def _keep_only(tree: Tree, names: Sequence[str] | None) -> None:
+    """Take all out of a tree but some objects, and the groups that they are in.
+
+    Raises
+    ------
+    NotFoundError
+    """
+    if names is None:
+        return
+    kept: set[int] = set()
+    for name in names:
+        node: GroupNode | DatasetNode | None = tree.root
+        for step in filter(None, name.split("/")):
+            node = node.children.get(step) if isinstance(node, GroupNode) else None
+        if node is None:
+            raise NotFoundError(f"There is no dataset or group {name!r}; 'pnc-vol ls -r' lists them")
+        kept |= {id(found) for found in walk(node)}
+        while node.parent is not None:
+            node = node.parent
+            kept.add(id(node))
+    for gone in [found for found in walk(tree.root) if id(found) not in kept]:
+        above = gone.parent
+        # with a group goes all that is in it
+        if above is not None and id(above) in kept and above.children.get(gone.name) is gone:
+            tree.remove(gone)
+
+
+def _placed(view: Session, tree: Tree, options: Options, *, chosen: bool) -> tuple[Header, tuple[int, ...]]:
+    """The header of the file, with begins, and the dataset of each variable.
+
+    chosen : bool, `tree` does not have all that the set has.
+    """
+    header, uids = view.disk.header, tuple(tree.datasets)
+    if chosen or options.version != header.version:
+        flat = Definitions(tree, options.version).make_header()
+        header, uids = flat.header, flat.uids
+    alignment = Alignment(var_align=options.var_align, record_align=options.record_align)
+    # As in a file that was not flushed before it was closed; whether these were, subfiles do not tell.
+    extent = header_size(header) + (options.header_reserve or 0)
+    return place(header, alignment, header_extent=extent), uids
+
+
+def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -> list[Variable]:
+    layout, files = view.disk.layout, view.file_set
+    assert isinstance(files, SubfileSet | Hdf5Set)
+    known = files.files
+    step, inner = sizes.record_size(header), sizes.inner_sizes(header)
+    growing = set(sizes.record_vars(header))
+    made: list[Variable] = []
+    for i, uid in enumerate(uids):
+        at, node = layout.maps[uid], tree.datasets[uid]
+        width = at.itemsize
+        k = known.assigned.get(uid, 0)
+        # Supplements of one map lie in the same order, at different places; variables without a map lie alone.
+        same = (k, uid in known.supplements) if k else 0
+        made.append(
+            Variable(
+                node.path or header.vars[i].name,
+                at,
+                same,
+                width,
+                inner[i] // width,
+                header.numrecs if i in growing else 1,
+                header.vars[i].begin,
+                step if i in growing else 0,
+                pattern_of(node, width),
+            )
+        )
+    return made
+
+
+def _coverage(view: Session, files: SubfileSet | Hdf5Set, tree: Tree) -> list[MapCoverage]:
+    """How the maps of the chosen variables are covered (collective).
+
+    Raises
+    ------
+    FormatError
+        Blobs hold the same elements.
+    """
+    known = files.files
+    used: dict[int, list[int]] = {}
+    for uid in tree.datasets:
+        if known.assigned.get(uid, 0):
+            used.setdefault(known.assigned[uid], []).append(uid)
+
+    def prove() -> bytes:
+        return json.dumps([asdict(_of_map(k, uids)) for k, uids in sorted(used.items())]).encode()
+
+    def _of_map(k: int, uids: Sequence[int]) -> MapCoverage:
+        dims = known.dims[k - 1]
+        found = known.lookup(k).index.coverage()
+        nowhere = [tree.datasets[uid].path for uid in uids if uid not in known.supplements] if found.none else []
+        return MapCoverage(f"D{k}", list(dims), math.prod(dims), found.covered, found.none, found.several, nowhere)
+
+    return [MapCoverage(**one) for one in json.loads(on_root(view.comm, "replay coverage", prove))]
+
+
+def _remove(path: str, count: int, options: Options) -> bytes:
+    """Remove the subfiles, if nobody writes to them."""
+    names = [subfile_path(path, n) for n in range(count)]
+    held = Held(options.system, path, options.locking)
+    try:
+        for name in names:
+            held.may_replace(name)
+        # the first one last: what a kill leaves is still found under its name, and is not whole
+        for name in reversed(names):
+            options.system.unlink(name)
+    finally:
+        held.release()
+    return b"%d" % count

@@ -1,0 +1,365 @@
+"""What the headers of a set of subfiles say, all together.
+
+Knows: headers of subfiles, which of their variables belong together. Does not know: ranks that share subfiles, data,
+sessions.
+
+Rules
+-----
+1. Subfile 0 says what there is: a flush writes its header last. Another subfile may know of more, from a flush that
+   was not completed; what such a flush took away, or renamed, is still there under its name in subfile 0. What a
+   subfile lacks otherwise, or has otherwise, is an error that names the subfile.
+2. The set has the records that all subfiles have, whole: after a power failure a subfile may end before the records
+   that it counts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Container, Hashable, Mapping, Sequence
+
+from pnc_vol.blob.described import Before, Described, described
+from pnc_vol.blob.header import Kept
+from pnc_vol.blob.layout import without_begins
+from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap
+from pnc_vol.blob.physical_definitions import PhysicalDefinitions, PhysicalVariable
+from pnc_vol.blob.subfiles import subfile_path
+from pnc_vol.disk.existing import Existing, open_existing
+from pnc_vol.disk.publish import Location
+from pnc_vol.errors import FormatError, FormatWarning, ShortFileWarning
+from pnc_vol.file.posted_runs import inner_shape
+from pnc_vol.format.check import short_data, whole_records
+from pnc_vol.format.decode import decode
+from pnc_vol.format.model import Header, Var
+from pnc_vol.format.sizes import is_record
+from pnc_vol.format.types import CHAR, INT64, TYPES
+from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping.markers import warn_of
+from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.mapping.unflatten import from_header
+from pnc_vol.ranks.comm import Comm, on_root
+from pnc_vol.settings.options import Options
+from pnc_vol.warn import warn_outside
+
+__all__ = [
+    "blob_names",
+    "canonical_of",
+    "counted",
+    "described_all",
+    "header_of_bytes",
+    "kept_variables",
+    "positions",
+    "read_headers",
+    "refuse_foreign",
+    "stored_variables",
+    "variables_of",
+]
+
+_ANY_SIZE = 1 << 62
+_INTS = element_for("i4"), element_for("i8")
+
+
+def header_of_bytes(encoded: bytes) -> Header:
+    """The header of a subfile, of which no more is known."""
+    return decode(encoded, file_size=_ANY_SIZE).header
+
+
+def read_headers(
+    path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None
+) -> list[Header]:
+    """The headers of all subfiles of a set that is only read, which rank 0 reads (collective).
+
+    location : Location, of subfile 0; rank 0 notes which file it is.
+    first : Existing, optional, subfile 0, where rank 0 has read it already.
+
+    Raises
+    ------
+    FormatError
+        A subfile is missing, or ends before its data.
+    """
+
+    known: list[Header] = []
+
+    def read() -> bytes:
+        found: list[tuple[str, int]] = []
+        count, like = 1, first
+        while len(found) < count:
+            name = subfile_path(path, len(found))
+            try:
+                if like is None or like is not first or found:
+                    like = open_existing(options.system, name, options.system.realpath(name), like=like)
+                    options.system.close(like.fd)
+                existing = like
+            except FileNotFoundError:
+                if not found:
+                    raise
+                raise FormatError(
+                    f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
+                ) from None
+            header, size = existing.decoded.header, existing.size
+            missing = short_data(header.with_numrecs(whole_records(header, size)), size)
+            if missing:
+                raise FormatError(
+                    f"{name}: the file ends before its data: {missing[0][1]} bytes of {missing[0][0]} are missing",
+                    offset=size,
+                    field="file_size",
+                    value=size,
+                )
+            header = counted(header, size, name)
+            if not found:
+                location.key = existing.key
+                count = described(existing.decoded.header, name).subfiles
+            found.append((existing.content.hex() if comm.size > 1 else "", header.numrecs))
+            known.append(header)
+        return json.dumps(found).encode()
+
+    told = json.loads(on_root(comm, "open subfiles", read))
+    return known or [header_of_bytes(bytes.fromhex(text)).with_numrecs(numrecs) for text, numrecs in told]
+
+
+def counted(header: Header, size: int, name: str) -> Header:
+    """The header of a subfile of `size` bytes, with the records that it holds whole; one warning if it counts more."""
+    whole = whole_records(header, size)
+    if whole == header.numrecs:
+        return header
+    warn_outside(
+        ShortFileWarning(
+            f"{name}: the file ends before its data, as after a power failure: its header counts {header.numrecs} "
+            f"records, and {whole} of them are there whole; the set has the records that all of its subfiles have",
+            offset=size,
+            field="file_size",
+            value=size,
+        )
+    )
+    return header.with_numrecs(whole)
+
+
+def described_all(path: str, headers: Sequence[Header]) -> list[Described]:
+    """What all subfiles say, compared.
+
+    Raises
+    ------
+    FormatError
+        They do not belong together.
+    """
+    told = [described(header, subfile_path(path, s)) for s, header in enumerate(headers)]
+    refuse_foreign(path, told)
+    return told
+
+
+def refuse_foreign(path: str, told: Sequence[Described], *, exact: bool = False) -> None:
+    """Refuse subfiles that do not belong together.
+
+    exact : bool, all of them are complete, so that they have to say the same.
+
+    Raises
+    ------
+    FormatError
+    """
+    blobs = sum(one.nblobs for one in told)
+    for k, rest in told[0].rest.items() if told else ():
+        # What is in no blob is all in the supplement. A map that claims more would be believed to hold it somewhere.
+        whole, held = (
+            math.prod(told[0].maps[k - 1].dims),
+            sum(one.maps[k - 1].nelems for one in told if k <= len(one.maps)),
+        )
+        if whole > held + rest:
+            raise FormatError(
+                f"{subfile_path(path, 0)}: dimension 'D{k}.supplement' is {rest}: map {k} has {whole} elements, of "
+                f"which {held} are in blobs, and the supplement has all others",
+                field=f"D{k}.supplement",
+                value=rest,
+            )
+    for s, one in enumerate(told):
+        first = told[0]
+        for name, mine, theirs in (
+            ("num_subfiles", one.subfiles, len(told)),
+            ("global_nprocs", one.nprocs, first.nprocs),
+        ):
+            if mine != theirs:
+                raise _foreign(path, s, name, f"{mine} there, where {theirs} is expected")
+        if blobs != one.nprocs:
+            text = f"{one.nprocs} processes wrote, and the {len(told)} subfiles have blobs of {blobs}"
+            raise _foreign(path, s, "global_nprocs", text)
+        # a map of variables that are gone has no dimensions
+        both = zip(one.maps, first.maps, strict=False)
+        if len(one.maps) < len(first.maps) or any(a.dims != b.dims and a.dims and b.dims for a, b in both):
+            raise _foreign(path, s, "global_dimids", "other maps than in subfile 0000")
+        if exact and (one.canonical.with_numrecs(0), one.assigned) != (first.canonical.with_numrecs(0), first.assigned):
+            raise _foreign(path, s, "header", "other dimensions, variables or attributes than in subfile 0000")
+        try:
+            positions(one, first)
+        except KeyError as error:
+            text = f"the variable {error.args[0]!r} is missing there, or has another shape, type or map than in 0000"
+            raise _foreign(path, s, error.args[0], text) from None
+
+
+def _foreign(path: str, number: int, field: str, what: str) -> FormatError:
+    return FormatError(
+        f"{subfile_path(path, number)}: it does not belong to this set of subfiles: {field}: {what}",
+        field=field,
+        value=number,
+    )
+
+
+def positions(own: Described, first: Described) -> list[int]:
+    """For each variable that subfile 0 says that there is, the number of the variable of another subfile.
+
+    Returns
+    -------
+    list of int
+        -1: not there, and not needed, because subfile 0 has all of it.
+
+    Raises
+    ------
+    KeyError
+        With the name of a variable: it is not there, or otherwise.
+    """
+    if own.canonical.vars == first.canonical.vars and own.assigned == first.assigned:
+        return list(own.variables)
+    at = {var.name: i for i, var in enumerate(own.canonical.vars)}
+    found: list[int] = []
+    for var, k in zip(first.canonical.vars, first.assigned, strict=True):
+        i = at.get(var.name, -1)
+        before = own.before.get(var.name)
+        if before is not None and _as_before(own, before, first, var, k):
+            # the flush that took it away, or renamed it, has not come to subfile 0
+            found.append(before.variable)
+            continue
+        same = i >= 0 and own.assigned[i] == k and _shape(own, own.canonical.vars[i]) == _shape(first, var)
+        if not same and (k or (i >= 0 and own.canonical.vars[i].type != var.type)):
+            raise KeyError(var.name)
+        found.append(own.variables[i] if same else -1)
+    return found
+
+
+def _as_before(own: Described, before: Before, first: Described, var: Var, k: int) -> bool:
+    """Whether a variable is the one that subfile 0 has."""
+    lengths = [first.canonical.dims[i].size for i in var.dims]
+    record = is_record(first.canonical, var)
+    if not k or (before.map, before.type, before.record) != (k, var.type, record):
+        return False
+    trailing = lengths[int(record) + len(first.maps[k - 1].dims) :]
+    return before.elements == own.maps[k - 1].nelems * math.prod(trailing)
+
+
+def _shape(of: Described, var: Var) -> tuple[int, list[tuple[str, int]]]:
+    return var.type, [(of.canonical.dims[i].name, of.canonical.dims[i].size) for i in var.dims]
+
+
+def canonical_of(
+    path: str, headers: Sequence[Header], told: Sequence[Described], options: Options, *, warns: bool
+) -> tuple[Tree, Header]:
+    """The objects of a set, and the header that a file of the canonical layout would have.
+
+    headers, told : empty for a new set.
+    """
+    header = Header(options.version)
+    if told:
+        header = without_begins(told[0].canonical).with_numrecs(min(h.numrecs for h in headers))
+    tree = from_header(header)
+    if told and warns:
+        _warn(path, headers, told)
+        warn_of(path, tree.findings)
+    tree.separator = options.separator
+    return tree, header
+
+
+def _warn(path: str, headers: Sequence[Header], told: Sequence[Described]) -> None:
+    counts = [h.numrecs for h in headers]
+    low, high = counts.index(min(counts)), counts.index(max(counts))
+    killed = "as after a job that was killed"
+    if low != high:
+        text = (
+            f"{path}: the subfiles have different numbers of records ({subfile_path(path, low)}: {min(counts)}, "
+            f"{subfile_path(path, high)}: {max(counts)}), {killed}; shown is what all have"
+        )
+        warn_outside(FormatWarning(text, field="numrecs", value=min(counts)))
+    plain = [one.canonical.with_numrecs(0) for one in told]
+    for s, one in enumerate(plain):
+        if one != plain[0] or told[s].assigned != told[0].assigned:
+            text = (
+                f"{path}: {subfile_path(path, s)} has other definitions than subfile 0000, {killed} in a flush; "
+                "shown is what subfile 0000 says"
+            )
+            warn_outside(FormatWarning(text, field="header", value=s))
+            return
+
+
+# ------------------------------------------------------------------------- variables of the headers
+
+
+def variables_of(
+    header: Header,
+    maps: Sequence[SizedMap],
+    uids: Sequence[int],
+    nodes: Mapping[int, DatasetNode],
+    assigned: Mapping[int, int],
+    supplements: Mapping[int, int],
+    kept: Sequence[PhysicalVariable],
+) -> list[PhysicalVariable]:
+    """The variables of a subfile, in the order of its header.
+
+    supplements : mapping of uid to the elements of the supplement, in the order of the header.
+    kept : sequence of PhysicalVariable, those that only subfile 0 still names, behind all others.
+    """
+    keys: list[Hashable] = [(k, j, of.nblobs) for k, of in enumerate(maps, 1) for j in range(len(MAP_VARIABLES))]
+    keys += [(uid, assigned[uid]) for uid in uids]
+    keys += [(uid, "supplement") for uid in supplements]
+    rest = header.with_vars(header.vars[: len(keys)])
+    return [*stored_variables(rest, dict(enumerate(keys)), nodes), *kept]
+
+
+def blob_names(canonical: Header, uids: Sequence[int], assigned: Sequence[int]) -> dict[tuple[int, int], str]:
+    """What the partitioned datasets are called, by uid and map."""
+    return {(uid, k): var.name for uid, k, var in zip(uids, assigned, canonical.vars, strict=True) if k}
+
+
+def kept_variables(
+    defs: PhysicalDefinitions, gone: Mapping[tuple[int, int], str], still: Container[tuple[int, int]]
+) -> list[tuple[Kept, PhysicalVariable]]:
+    """What a subfile has of variables that only subfile 0 still names.
+
+    gone : mapping of uid and map to the name in subfile 0.
+    still : container of uid and map, of all that there is.
+    """
+    found: list[tuple[Kept, PhysicalVariable]] = []
+    for key, lengths, code, given in defs.blobs():
+        if key in gone and key not in still:
+            found.append((Kept(gone[key], key[1], code, lengths[int(given.record) + 1 :], given.record), given))
+    return found
+
+
+def stored_variables(
+    header: Header, keys: Mapping[int, Hashable], nodes: Mapping[int, DatasetNode]
+) -> list[PhysicalVariable]:
+    """The variables of a subfile.
+
+    keys : mapping of the number of a variable in `header` to what it is: (map, which of its variables, blobs), or
+        (uid, map or "supplement"). What is not there is nobody's any more.
+    """
+    found: list[PhysicalVariable] = []
+    for i, var in enumerate(header.vars):
+        shape = tuple(header.dims[n].size for n in var.dims)
+        key = keys.get(i)
+        if isinstance(key, tuple) and len(key) == 2:
+            found.append(_variable(nodes[key[0]], key, header.numrecs, shape))
+        elif key is not None:
+            found.append(PhysicalVariable(key, _INTS[var.type == INT64], shape, record=False))
+        else:
+            element = element_for("u1" if var.type == CHAR else TYPES[var.type].dtype.newbyteorder("="))
+            record = is_record(header, var)
+            shape = (header.numrecs, *shape[1:]) if record else shape
+            found.append(PhysicalVariable(("nobody's", var.name), element, shape, record))
+    return found
+
+
+def _variable(node: DatasetNode, key: tuple[int, int | str], records: int, shape: tuple[int, ...]) -> PhysicalVariable:
+    """A variable with elements of a dataset: its blobs, its supplement, or all of it."""
+    if node.is_placeholder:
+        return PhysicalVariable(key, node.element, (), record=False)
+    first = 1 if node.is_record else 0
+    inner = shape[first : first + 1] if key[1] else inner_shape(node)
+    return PhysicalVariable(
+        key, node.element, (records, *inner) if node.is_record else inner, node.is_record, node.fillvalue
+    )

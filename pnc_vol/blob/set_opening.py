@@ -1,0 +1,302 @@
+"""How a set of subfiles is opened or created, on all ranks together.
+
+Knows: which rank writes which subfile. Does not know: requests, what sessions do.
+
+Rules
+-----
+1. A new set has one subfile for each node, or as many as the options say; its ranks are those of a node, in order.
+2. Each subfile of a set that is written is opened by the ranks that share it, with the rules of every file. A set that
+   is only read is opened by rank 0, which reads all headers and tells them to the others.
+3. The subfiles of a new set get their names when all of them are there and say what they are. Then what the set takes
+   the place of is removed: a file with its name, subfiles of an older set that had more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import numpy as np
+
+from pnc_vol.blob.described import Described, MapVariables, described, is_blob_set
+from pnc_vol.blob.header import physical_header
+from pnc_vol.blob.layout import BlobLayout, SubfileLayout
+from pnc_vol.blob.maps import MAP_VARIABLES
+from pnc_vol.blob.physical_definitions import Member, PhysicalDefinitions
+from pnc_vol.blob.set_driver import SetDriver
+from pnc_vol.blob.set_headers import (
+    canonical_of,
+    counted,
+    described_all,
+    header_of_bytes,
+    positions,
+    read_headers,
+    stored_variables,
+)
+from pnc_vol.blob.subfile_set import SubfileSet
+from pnc_vol.blob.subfiles import subfile_path
+from pnc_vol.disk.existing import open_existing
+from pnc_vol.disk.publish import Location
+from pnc_vol.errors import FormatError
+from pnc_vol.file.definitions import Definitions
+from pnc_vol.file.driver_stack import context_of, stack_of_others
+from pnc_vol.file.finding import Found
+from pnc_vol.file.opening import Opened, open_file
+from pnc_vol.file.session import FileSet
+from pnc_vol.format.encode import encode
+from pnc_vol.format.model import Header
+from pnc_vol.layout.base import Unwritten
+from pnc_vol.mapping.tree import Tree
+from pnc_vol.ranks.comm import Comm, joined_lists, serial, told_to_all
+from pnc_vol.settings.options import Options
+from pnc_vol.system import System, exists
+
+__all__ = ["MakeSession", "dealt_subfiles", "open_set"]
+
+
+class MakeSession(Protocol):
+    """Makes the session of what was opened (collective)."""
+
+    def __call__(
+        self,
+        opened: Opened,
+        options: Options,
+        comm: Comm,
+        *,
+        defs: Definitions | None = None,
+        file_set: FileSet | None = None,
+    ) -> Any: ...
+
+
+def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+    """Open or create a set of subfiles (collective).
+
+    Parameters
+    ----------
+    found : Found, by rank 0: the name of the set, and the header of its first subfile, empty for a new set.
+    make : callable, makes sessions.
+
+    Returns
+    -------
+    Session
+    """
+    path, system = found.path, options.system
+    first = described(_first_header(found), subfile_path(path, 0)) if found.header else None
+    writable, created = mode != "r", first is None
+    mine, subfile_of = dealt_subfiles(options, comm, None if first is None else first.subfiles)
+    count = first.subfiles if first is not None else 1 + max(subfile_of)
+    numbers = mine if writable else []
+    opened: list[tuple[Opened, Comm]] = []
+    members: list[Member] = []
+    real = system.realpath(subfile_path(path, 0))
+    location, stale = Location(system, real, real), list[str]()
+    try:
+        with comm.errors_shared(), told_to_all(comm):
+            if created and comm.rank == 0:
+                stale = _stale(path, count, system)
+            for number in numbers:
+                # where there are more subfiles than ranks, each has one rank, and ranks have different numbers of them
+                group = serial() if count > comm.size else comm.group(number)
+                new = physical_header(Header(5), [], [], nblobs=group.size, nprocs=comm.size, subfiles=count)
+                # nobody replaces unseen what another one made since
+                how = "r+" if not created else mode if mode == "w" else "x"
+                opened.append((_open_subfile(path, number, how, options, group, new), group))
+        if writable:
+            headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
+        else:
+            headers = read_headers(path, options, comm, location, found.subfile)
+        told = described_all(path, headers)
+        tree, canonical = canonical_of(path, headers, told, options, warns=comm.rank == 0)
+        for number, (one, group) in zip(numbers, opened, strict=True):
+            members.append(_member(number, one, group, told, tree, canonical.numrecs, options, make))
+    except BaseException as error:
+        _give_up(members, opened[len(members) :], error)
+        raise
+    driver = SetDriver(
+        path,
+        stack_of_others(options, writable=writable),
+        context_of(options, comm, writable=writable),
+        {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
+    )
+    if created:
+        (replaces,), _ = comm.reduce("open stale", (bool(stale),))
+        for one, _ in opened:
+            if replaces and one.location is not None:
+                # Their content is on stable storage before these files are removed.
+                one.location.replaces = True
+    files = SubfileSet(
+        comm,
+        path,
+        count=count,
+        nprocs=comm.size if first is None else first.nprocs,
+        members=members,
+        subfile_of=subfile_of,
+        driver=driver,
+        location=location,
+        stale=stale,
+    )
+    if told:
+        files.take(headers, told, tuple(tree.datasets))
+    encoded = encode(canonical, check=False) if writable else b""
+    made = Opened(path, driver, None, writable, created, canonical, encoded, tree, Unwritten(), False, BlobLayout)
+    session = make(made, options, comm, file_set=files)
+    if created and options.publish == "create":
+        _name_set(session, members, system)
+    return session
+
+
+def _name_set(session: Any, members: list[Member], system: System) -> None:
+    """Let a new set say what it is, and then give its subfiles their names (collective)."""
+    try:
+        # all subfiles say what they are before the first of them has its name
+        session.flush(what="open")
+    except BaseException as error:
+        with suppress(OSError):
+            # what could not be synced is refused once more
+            session.abort(f"{type(error).__name__}: {error}")
+        for place in [member.session.disk.location for member in members if member.root]:
+            # nothing of a set that could not be made stays, not even what could not be synced
+            if place is not None and not place.published:
+                with suppress(OSError):
+                    system.unlink(place.work)
+        raise
+
+
+def _first_header(found: Found) -> Header:
+    return header_of_bytes(found.header) if found.subfile is None else found.subfile.decoded.header
+
+
+def _stale(path: str, count: int, system: System) -> list[str]:
+    """The files that a new set takes the place of, besides those of its own names; on rank 0."""
+    found = [path] if exists(system, path) else []
+    first = subfile_path(path, 0)
+    try:
+        existing = open_existing(system, first, system.realpath(first))
+    except OSError:
+        return found
+    system.close(existing.fd)
+    header = existing.decoded.header
+    if is_blob_set(header):
+        with suppress(FormatError):
+            names = [subfile_path(path, s) for s in range(count, described(header, first).subfiles)]
+            found += [name for name in names if exists(system, name)]
+    return found
+
+
+def _member(
+    number: int,
+    opened: Opened,
+    group: Comm,
+    told: Sequence[Described],
+    tree: Tree,
+    numrecs: int,
+    options: Options,
+    make: MakeSession,
+) -> Member:
+    """The inner session of a subfile."""
+    defs, nblobs = PhysicalDefinitions(), group.size
+    sizes: tuple[MapVariables, ...] = ()
+    defs.become(opened.header, ())
+    if told:
+        nblobs, both = told[number].nblobs, zip(told[number].maps, told[0].maps, strict=False)
+        sizes = tuple(own._replace(dims=first.dims, dimids=first.dimids) for own, first in both)
+        _define(defs, opened.header, told[number], told[0], tree)
+    inner = make(opened._replace(tree=defs.tree), _inner(options, new=opened.created), group, defs=defs)
+    if opened.header.numrecs > numrecs:
+        for uid in inner.disk.layout.record_uids:
+            inner.disk.layout.lose_records(uid, numrecs, opened.header.numrecs)
+    return Member(number, inner, nblobs, sizes)
+
+
+def _give_up(members: Sequence[Member], opened: Sequence[tuple[Opened, Comm]], error: BaseException) -> None:
+    """Let go of the subfiles of a set that could not be opened."""
+    for member in members:
+        with suppress(OSError):
+            member.session.abort(f"{type(error).__name__}: {error}")
+    for one, _ in opened:
+        with suppress(OSError):
+            one.driver.close()
+        if one.location is not None:
+            one.location.held.release()
+
+
+def _inner(options: Options, *, new: bool = False) -> Options:
+    """The options of a subfile: posts wait in the session of the set. A new one gets its name by a flush of the set."""
+    publish = "close" if new else options.publish
+    return options._replace(layout="canonical", burst_buf=False, store="memory", recover=False, publish=publish)
+
+
+def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> tuple[Sequence[int], list[int]]:
+    """The subfiles that this rank writes, and the first one of each rank (collective).
+
+    Every subfile has at least one rank, every rank at least one subfile.
+
+    Parameters
+    ----------
+    count : int or None, subfiles that there are.
+    """
+    size, rank = comm.size, comm.rank
+    ranks = np.arange(size)
+    if count is not None and count > size:
+        return range(-(-rank * count // size), -(-(rank + 1) * count // size)), (-(-ranks * count // size)).tolist()
+    n = min(size, count or options.subfiles)
+    if n and (options.subfiles or len(comm.nodes().lowest) != count):
+        first = ranks * n // size
+    elif count is None and options.ranks_per_subfile:
+        first = ranks // options.ranks_per_subfile
+    else:
+        nodes = comm.nodes()
+        first = np.repeat(nodes.nodes, np.diff([*nodes.starts, size]))
+    return [int(first[rank])], first.tolist()
+
+
+def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm, new: Header) -> Opened:
+    inner = _inner(options, new=mode != "r+")
+    try:
+        opened = open_file(subfile_path(path, number), mode, options=inner, comm=group, new=new, pieces=True)
+    except BaseException as error:
+        if group.in_step(error):
+            group.close()
+        else:
+            group.abandon(f"{type(error).__name__}: {error}")
+        raise
+    assert isinstance(opened, Opened)
+    return opened._replace(layout=SubfileLayout)
+
+
+def _headers_of_opened(
+    path: str, count: int, opened: Sequence[tuple[Opened, Comm]], numbers: Sequence[int], comm: Comm, *, new: bool
+) -> list[Header]:
+    """The headers of all subfiles, which the ranks have open (collective); none of a new set."""
+    mine = []
+    for n, (one, group) in zip(numbers, opened, strict=True):
+        if group.rank == 0:
+            records = (
+                one.header.numrecs if new else counted(one.header, one.driver.size(), subfile_path(path, n)).numrecs
+            )
+            mine.append((n, one.header_bytes.hex(), records))
+    told = comm.combine("open subfiles", json.dumps(mine).encode(), joined_lists)
+    if new:
+        return []
+    by_number = {n: header_of_bytes(bytes.fromhex(text)).with_numrecs(records) for n, text, records in json.loads(told)}
+    return [by_number[n] for n in range(count)]
+
+
+def _define(defs: PhysicalDefinitions, header: Header, own: Described, first: Described, tree: Tree) -> None:
+    """Give an inner session the definitions of a subfile that is there.
+
+    own, first : Described, the subfile, and subfile 0, which says what there is.
+    """
+    uids = tuple(tree.datasets)
+    keys: dict[int, Any] = {
+        of.first + j: (k, j, of.nblobs) for k, of in enumerate(own.maps, 1) for j in range(len(MAP_VARIABLES))
+    }
+    keys |= {n: (uid, k) for n, uid, k in zip(positions(own, first), uids, first.assigned, strict=True) if n >= 0}
+    if own is first:
+        keys |= {n: (uids[i], "supplement") for i, n in own.supplements.items()}
+    defs.become(
+        header.with_vars(tuple(var._replace(begin=-1) for var in header.vars)),
+        stored_variables(header, keys, tree.datasets),
+    )

@@ -1,0 +1,441 @@
+"""A set of subfiles: one file for each node, each an ordinary file with a session of its own.
+
+Knows: sessions of subfiles, their headers, which ranks share which. Does not know: users' objects, requests.
+
+Rules
+-----
+1. The ranks of a subfile share an inner session, whose header is the *physical* one. It has its own journal, lock,
+   cache and layout; a flush of the set is a flush of all inner sessions, in which the data of the set are written.
+2. Data are written by the rank that has them, wherever they belong: places in subfiles of other ranks are written
+   through a descriptor of this rank.
+3. Before data are written, all ranks know the headers of all subfiles; they are exchanged where they changed.
+4. Variables that are not partitioned are written to subfile 0, and copied to the others when all ranks have written.
+5. A flush that takes a partitioned variable away, or renames it, leaves what subfile 0 names in the others until the
+   header of subfile 0 is written: a kill between two headers leaves the old set or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.blob.blob_set import BlobSet
+from pnc_vol.blob.described import Described
+from pnc_vol.blob.header import physical_header
+from pnc_vol.blob.index import ElementIndex
+from pnc_vol.blob.layout import BlobFiles, BlobLayout
+from pnc_vol.blob.map_agreement import Agreed
+from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap
+from pnc_vol.blob.physical_definitions import Member
+from pnc_vol.blob.set_driver import SetDriver
+from pnc_vol.blob.set_headers import (
+    blob_names,
+    canonical_of,
+    described_all,
+    header_of_bytes,
+    kept_variables,
+    positions,
+    read_headers,
+    variables_of,
+)
+from pnc_vol.cache.ranges import EMPTY, Ranges, ranges_of
+from pnc_vol.disk.publish import Location
+from pnc_vol.extents.model import Runs
+from pnc_vol.file.posted_runs import PostedRuns
+from pnc_vol.file.session import Session, WriteData, Written
+from pnc_vol.flush.agree import Agreement, derive_digest
+from pnc_vol.format.encode import encode
+from pnc_vol.format.model import Header
+from pnc_vol.layout.places import Place
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.mapping.tree_refresh import refresh_tree
+from pnc_vol.queue.batches import Batch
+from pnc_vol.ranks.comm import Comm, joined_lists, told_to_all
+
+__all__ = ["SubfileSet"]
+
+_HELD = (
+    "what is read may be among flushed data that ranks of another subfile still have in their caches, and the file "
+    "does not have yet. Call f.sync() or read inside 'with ds.collective:', on all ranks"
+)
+
+
+class SubfileSet(BlobSet[BlobFiles]):
+    """The subfiles of an open file, each with a session.
+
+    Parameters
+    ----------
+    comm, path, count, nprocs, subfile_of : see `BlobSet`.
+    members : list of Member, those that this rank writes; empty in a set that is only read.
+    driver : SetDriver
+    location : Location, of subfile 0, where this rank has no session of it.
+    stale : sequence of str, on rank 0 the files to be removed when a new set has its names.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        path: str,
+        *,
+        count: int,
+        nprocs: int,
+        members: list[Member],
+        subfile_of: list[int],
+        driver: SetDriver,
+        location: Location,
+        stale: Sequence[str] = (),
+    ) -> None:
+        super().__init__(comm, path, BlobFiles, BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of)
+        self.members, self.driver, self._location = members, driver, location
+        self._stale = list(stale)
+        self._holding = self._crossed = False
+        """Whether drivers hold bytes back; whether ranks may hold what others own."""
+        self._decided, self._names = Agreed(), dict[tuple[int, int], str]()
+        """What was agreed on and is not in the files yet; what subfile 0 calls partitioned datasets, by uid and map."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the subfiles say what they are and have their names."""
+        return bool(self.files.headers) and all(member.session.disk.named for member in self.members)
+
+    def take(self, headers: Sequence[Header], told: Sequence[Described], uids: tuple[int, ...]) -> None:
+        """Know what the subfiles say.
+
+        uids : tuple of int, the datasets, in the order of the variables of subfile 0.
+        """
+        known, first = self.files, told[0]
+        known.dims, known.assigned = [of.dims for of in first.maps], dict(zip(uids, first.assigned, strict=True))
+        supplements = {uids[i]: at for i, at in first.supplements.items()}
+        known.use(headers, uids, supplements, [positions(one, first) for one in told])
+        self._names = blob_names(first.canonical, uids, first.assigned)
+
+    @property
+    def location(self) -> Location | None:
+        if self.members and self.members[0].number == 0:
+            return self.members[0].session.disk.location
+        return self._location
+
+    def refresh(self, session: Session) -> bool:
+        """Take over what is in the subfiles now, of a set that is only read (collective)."""
+        system, first = session.options.system, self._location.path
+        location = Location(system, first, first)
+        headers = read_headers(self.path, session.options, self.comm, location)
+        new = headers != self.files.headers
+        told = described_all(self.path, headers)
+        tree, canonical = canonical_of(self.path, headers, told, session.options, warns=new and self.comm.rank == 0)
+        # other files may have the names
+        self._location = location
+        self.driver.close()
+        self.files.forget_maps()
+        if new:
+            refresh_tree(session.defs.tree, tree)
+        datasets = session.defs.tree.datasets
+        self.take(headers, told, tuple(datasets))
+        layout = session.disk.layout.anew()
+        layout.adopt(canonical, tuple(datasets), datasets)
+        session.disk.use_layout(layout)
+        session.disk.begins_with(canonical, b"")
+        session.defs.flushed(canonical)
+        return new
+
+    def read_index(self, k: int) -> ElementIndex:
+        return self.driver.read_index(self.files, k)
+
+    @property
+    def kept_as(self) -> str:
+        places = [member.session.disk.location for member in self.members]
+        return next((place.kept_as for place in places if place is not None and place.kept_as), "")
+
+    @property
+    def holds_back(self) -> bool:
+        return any(member.session.disk.driver.capabilities.holds_back for member in self.members)
+
+    @property
+    def settled(self) -> bool:
+        return not self._holding
+
+    def drain(self, operation: str) -> None:
+        """Bring what the drivers of subfiles hold back to them (collective)."""
+        if not self.settled:
+            for member in self.members:
+                member.session.epochs.drain(operation)
+            self.comm.agree(operation)
+            self._holding, self.driver.held = False, ""
+
+    # ------------------------------------------------------------------------------------------- flush
+
+    def flush(
+        self,
+        session: Session,
+        batches: list[Batch],
+        agreed: Agreement,
+        write: WriteData,
+        *,
+        durable: bool,
+        carried: bool,
+        closing: bool,
+    ) -> None:
+        """Bring headers and data to the subfiles (collective); see `Session.flush`."""
+        layout = session.disk.layout
+        assert isinstance(layout, BlobLayout)
+        nodes = session.defs.tree.datasets
+        canonical, uids = layout.header, layout.uids
+        new = self.agree(session, canonical, uids, PostedRuns(batches))
+        decided = self._decided = self._decided.followed_by(new, uids)
+        self.driver.in_files, self.driver.direct = lambda: EMPTY, [] if self.holds_back else None
+        crosses, self._crossed = self._crossed or new.crosses, new.crosses
+        if new.afar or crosses:
+            # What is written without the cache of the ranks of a subfile must not meet older data that these hold;
+            # what two ranks hold of the same elements would come to the file in any order.
+            self.drain("flush drain")
+        # What variables lost is made good in the subfiles, where it may lie.
+        lost, layout.lost_records = layout.lost_records, {}
+        names = blob_names(canonical, uids, [self.files.assigned[uid] for uid in uids])
+        gone = {} if self.count == 1 else {key: name for key, name in self._names.items() if names.get(key) != name}
+        if gone and self._lasts():
+            # What stands for it is in the other subfiles, and must be there for good when subfile 0 forgets it.
+            durable = True
+        for member in self.members:
+            member.sizes += (MapSizes.of(self._part(member, made)) for made in new.maps.values())
+            self._define(member, canonical, uids, nodes, decided, gone)
+            self._lose(member, lost)
+            if not session.disk.keep_unpublished:
+                member.session.disk.publish_at_flush()
+        done: list[Written] = []
+
+        data = partial(self._data, layout, uids, new, write, done)
+
+        def others(step: Callable[[], None] = data) -> None:
+            for member in self.members:
+                if member.number:
+                    step = partial(self._flush_member, member.session, step, done, durable=durable, carried=carried)
+            step()
+            # the header of subfile 0 is written when all other subfiles are complete
+            self.comm.agree("flush subfiles")
+
+        if self.members[0].number:
+            others()
+        else:
+            self._flush_member(self.members[0].session, others, done, durable=durable, carried=carried)
+        if gone:
+            # no rank goes on before subfile 0 is complete
+            self.comm.agree("flush first subfile")
+            for member in self.members:
+                if member.number:
+                    self._define(member, canonical, uids, nodes, decided, {})
+            others(partial(self._share_headers, layout, uids, decided))
+        self._names = names
+        self._end(session, carried=durable or carried or closing)
+
+    def _data(
+        self, layout: BlobLayout, uids: tuple[int, ...], new: Agreed, write: WriteData, done: list[Written]
+    ) -> None:
+        """Write maps and data; all ranks know where these belong then (collective)."""
+        if new.afar:
+            # Fill values, too: what other ranks write in these subfiles comes next, round the caches.
+            for member in self.members:
+                member.session.disk.driver.drain()
+        self._share_headers(layout, uids, self._decided)
+        for member in self.members:
+            if member.root:
+                member.write_maps({k: self._part(member, made) for k, made in self._decided.maps.items()})
+                if self._decided.maps:
+                    # The ranks of other subfiles look there where elements are.
+                    member.session.disk.driver.drain()
+        done.append(write(pieces=new.pieces))
+        self._copy_plain(layout, self._decided)
+
+    def _end(self, session: Session, *, carried: bool) -> None:
+        """The flush is complete (collective)."""
+        holding = any(member.session.epochs.holding for member in self.members) and not carried
+        (held,), _ = self.comm.reduce("flush set", (holding,))
+        self._holding = bool(held)
+        self.driver.held = _HELD if self.count > 1 and held else ""
+        self.driver.in_files = partial(self._plain, session)
+        self._decided = Agreed()
+        self._agreement.lists.clear()
+        if session.disk.keep_unpublished:
+            return
+        # on rank 0, what the set has taken the place of, as nobody will find undone
+        stale, self._stale = self._stale, []
+        if stale:
+            self._location.system.fsync_dir(os.path.dirname(self._location.path) or ".")
+        for name in stale:
+            with suppress(FileNotFoundError):
+                self._location.system.unlink(name)
+
+    def _lasts(self) -> bool:
+        """Whether subfiles may hold what is to outlast a power failure, and can all be synced (collective)."""
+        disks = [member.session.disk for member in self.members]
+        mine = any(disk.lasting for disk in disks), any(disk.sync_error is not None for disk in disks)
+        (lasting, failed), _ = self.comm.reduce("flush set lasts", mine)
+        return bool(lasting) and not failed
+
+    def _flush_member(
+        self, session: Session, step: Callable[[], None], done: list[Written], *, durable: bool, carried: bool
+    ) -> None:
+        known: list[Exception] = []
+
+        def data() -> Written:
+            try:
+                step()
+            except Exception as error:
+                if self.comm.in_step(error):
+                    known.append(error)
+                raise
+            # What failed is told by the session of the set; here it says how many records there are.
+            return done[0][0], [], done[0][2]
+
+        with told_to_all(self.comm):
+            try:
+                session.flush(durable=durable, carried=carried, write=data)
+            except Exception as error:
+                if known and known[0] is not error:
+                    # What all ranks know is still that after the ranks of the subfile have told each other.
+                    raise known[0] from error
+                raise
+
+    def _define(
+        self,
+        member: Member,
+        canonical: Header,
+        uids: tuple[int, ...],
+        nodes: Mapping[int, DatasetNode],
+        decided: Agreed,
+        gone: Mapping[tuple[int, int], str],
+    ) -> None:
+        """Give a subfile its header, without begins.
+
+        gone : mapping of uid and map to the name in subfile 0, which this flush changes.
+        """
+        files = self.files
+        still = {(uid, files.assigned[uid]): i for i, uid in enumerate(uids)}
+        before = {i: gone[key] for key, i in still.items() if key in gone} if member.number else {}
+        kept = kept_variables(member.defs, gone, still) if member.number else []
+        left = [of for _, of in kept]
+        rest = self.supplements(member.number, uids, decided.supplements | files.supplements.keys())
+        assigned = [files.assigned[uid] for uid in uids]
+        facts = tuple(member.sizes), assigned, rest
+        made_of = None if before or kept else (canonical.with_numrecs(0), uids, facts)
+        if made_of is not None and member.made_of == made_of:
+            member.defs.have_records(canonical.numrecs)
+            return
+        header = physical_header(
+            canonical,
+            member.sizes,
+            assigned,
+            nblobs=member.nblobs,
+            nprocs=self.nprocs,
+            subfiles=self.count,
+            supplements=rest,
+            before=before,
+            kept=[one for one, _ in kept],
+        )
+        if made_of is not None and member.session.comm.size > 1:
+            # Ranks that agree on all that it is made of need not compare it.
+            derive_digest(header, canonical, repr(facts))
+        # the records of what is kept are those that subfile 0 counts
+        header = header.with_numrecs(max([header.numrecs, *(of.shape[0] for of in left if of.record)]))
+        supplements = {uids[i]: n for i, n in sorted(rest.items())}
+        member.defs.become(
+            header, variables_of(header, member.sizes, uids, nodes, files.assigned, supplements, [of for _, of in kept])
+        )
+        member.made_of = made_of
+
+    def _lose(self, member: Member, lost: Mapping[int, tuple[int, int]]) -> None:
+        layout = member.session.disk.layout
+        for uid, (first, live) in lost.items():
+            for key in ((uid, self.files.assigned.get(uid, 0)), (uid, "supplement")):
+                inner = member.defs.uid(key)
+                if inner is not None:
+                    layout.lose_records(inner, first, live)
+
+    def _share_headers(self, layout: BlobLayout, uids: tuple[int, ...], decided: Agreed) -> None:
+        """All ranks learn where variables are in the subfiles of the others (collective)."""
+        told: list[Any] = []
+        headers = list(self.files.headers) or [Header(5)] * self.count
+        own = {member.number for member in self.members}
+        for member in self.members:
+            disk, number = member.session.disk, member.number
+            work, kept_as = (disk.location.work, disk.location.kept_as) if disk.location is not None else ("", "")
+            header = disk.layout.header
+            if member.root and self.count > 1 and (header.vars is not headers[number].vars or work != member.work):
+                told.append([number, work, kept_as, encode(header, check=False).hex()])
+            headers[number], member.work = header, work
+        for number, work, kept_as, encoded in json.loads(
+            self.comm.combine("flush headers", json.dumps(told).encode(), joined_lists)
+        ):
+            self.driver.moved(number, work, kept_as)
+            if number not in own:
+                headers[number] = header_of_bytes(bytes.fromhex(encoded))
+        rest = len(MAP_VARIABLES) * len(self.files.dims) + len(uids)
+        known = [uid for uid in uids if uid in decided.supplements or uid in self.files.supplements]
+        self.files.use(headers, uids, {uid: rest + i for i, uid in enumerate(known)})
+        layout.forget_places()
+
+    def _part(self, member: Member, made: SubfileMap) -> SubfileMap:
+        """What a subfile has of a new map: a rank that has several has its blob in the first."""
+        none = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
+        return made if member is self.members[0] else SubfileMap(made.dims, made.dimids, (none,))
+
+    def _copy_plain(self, layout: BlobLayout, decided: Agreed) -> None:
+        """Copy what was posted to variables without a map from subfile 0 to the others (collective)."""
+        if self.count == 1 or not decided.copies:
+            return
+        for member in self.members:
+            if member.number == 0:
+                # What this rank holds of them others are about to read from the file.
+                member.session.disk.driver.drain()
+        self.comm.agree("flush copies")
+        for member in self.members:
+            if not member.root or member.number == 0:
+                continue
+            disk = member.session.disk
+            for uid, (first, last) in decided.copies.items():
+                inner = member.defs.uid((uid, 0))
+                assert inner is not None
+                source, target = layout.maps[uid], disk.layout.maps[inner]
+                n = source.inner or math.prod(member.defs.tree.datasets[inner].shape or ())
+                memory = np.zeros(n * source.itemsize, np.uint8)
+                for at in range(first, last):
+                    run = Runs(np.array([at * n]), np.array([n]))
+                    self.driver.read_settled(source.extents(run), memory)
+                    disk.driver.write(target.extents(run), memory)
+
+    def _plain(self, session: Session) -> Ranges:
+        """The addresses of variables that are not partitioned: they were in subfile 0 before they were copied."""
+        found, tree = EMPTY, session.defs.tree
+        for uid, at in session.disk.layout.maps.items():
+            if isinstance(at, Place) and not self.files.assigned.get(uid):
+                total = math.prod(tree.datasets[uid].shape or ())
+                n = at.inner or total
+                starts = np.arange(0, total, max(1, n))
+                extents = at.extents(Runs(starts, np.full(len(starts), n)))
+                found = found.plus(ranges_of(extents.offset, extents.length))
+        return found
+
+    # ------------------------------------------------------------------------------------------- close
+
+    def close(self, *, orderly: bool, flushed: bool) -> None:
+        """Let go of the subfiles (collective if `orderly`)."""
+        error: BaseException | None = None
+        for member in self.members:
+            try:
+                if orderly and flushed:
+                    member.session.close()
+                elif orderly:
+                    # its new header may tell of data and maps that did not get there
+                    member.session.give_up()
+                else:
+                    member.session.abort(f"{self.path}: another subfile was given up")
+            except BaseException as reason:
+                error = error or reason
+        if error is not None:
+            raise error

@@ -1,0 +1,25 @@
+"""The burst-buffer log: posted writes kept in files on fast local storage until they are in the file.
+
+===================  =============================================================================
+`encoding`           the bytes of a metadata log as it is written here: header and entries
+`recent_posts`       small posts that wait in the slot of the commit log until they go to the two logs
+`entries`            many entries as columns; which of them are valid
+`decoding`           from the bytes of a log to a `Log`, whichever program wrote it
+`commit_log`         commit records beside the two logs: what is whole, cancelled, or in the file already
+`definitions`        the lines that define datasets in a log, so that a replay needs no header
+-------------------  -----------------------------------------------------------------------------
+`files`              the four files of one rank's log
+`folders`            where the folders of a job's logs are
+`logged_variables`   how the values and entries of one dataset are written
+`definition_writer`  which datasets a log has defined, and under which header
+`batch`              parts of a data log as batches of a flush
+`short_posts`        the path of most posts: one row of numbers
+`store`              the log as a queue store: posting, cancelling, beginning anew
+`integrity`          whether the files of a log that is being written are as they were written
+`beginning`          a new log is begun: its folder, which ranks agree on, and the store in it
+===================  =============================================================================
+
+The first six are a codec: bytes in, objects out, no files. Records with CRCs, files that grow and private folders are
+those of `pnc_vol.append_log`. ``docs/reference/log-format.md`` has the tables of bytes.
+What is done with the logs of a job that was killed is in `pnc_vol.burst.recovery`.
+"""

@@ -1,0 +1,398 @@
+"""Commit records beside the two logs: which of their bytes are whole, cancelled, or in the file already.
+
+Knows: the records of the commit log, which entry is whose. Does not know: entries, values, files, when a record is due.
+
+Rules
+-----
+1. The bytes are those of `append_log.records`.
+2. A commit covers the bytes of both logs between the previous commit and itself: a group of entries.
+3. The entries behind the last commit are the open group. The slot of the file has the CRCs of their bytes, in one word
+   that is stored when an entry and its values are there; so a kill loses none of them (`recovery.open_group`). A group
+   is closed by its commit before any other record, at a flush, and when it is large.
+4. A group of small posts is in the slot itself (`recent_posts`), and goes to the logs before its commit is written.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from struct import Struct
+from typing import Any, NamedTuple, Protocol
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.append_log.records import RECORD_BYTES, SLOT_BYTES, RecordFormat, RecordWriter
+from pnc_vol.burst.encoding import FIRST_DATA
+from pnc_vol.burst.recent_posts import POSTS_BYTES, RecentPosts, SplitPosts
+from pnc_vol.extents.model import Int64
+
+__all__ = [
+    "COMMIT", "COMMIT_LOG", "FILL", "FLUSHED", "GROUP", "GROUP_BYTES", "IN_LOGS", "IN_SLOT", "OPEN_GROUP", "SUFFIX",
+    "TOMBSTONE", "WHOLE", "CommitLog", "GroupState", "OpenGroup",
+]  # fmt: skip
+
+SUFFIX = ".commit"
+
+COMMIT, TOMBSTONE, FILL, FLUSHED = 1, 2, 3, 4
+
+COMMIT_LOG = RecordFormat(
+    "commit log",
+    b"PncVolBB",
+    {COMMIT: "commit", TOMBSTONE: "tombstone", FILL: "fill", FLUSHED: "flushed"},
+    ("meta_crc", "request", "epoch", "meta_end", "data_end", "number", "data_crc"),
+    slot=SLOT_BYTES + POSTS_BYTES,
+)
+"""Commit: the bytes of both logs up to ``meta_end`` and ``data_end`` are whole; ``number`` entries, the first of them
+of ``request``; the CRCs are of the bytes since the commit before it, or since the begin of the logs.
+
+Tombstone: the entry that ends at ``meta_end``, of ``request``, is cancelled.
+
+Fill: after the entries that end up to ``meta_end``, and before those that follow, a variable is filled: ``meta_crc`` is
+the variable, ``data_end`` the first index along the first dimension and ``number`` how many.
+
+Flushed: what ends up to ``meta_end`` is in the file."""
+
+WHOLE = 2**64 - 1
+"""``number`` of a fill of all there is along the first dimension."""
+
+
+GROUP, GROUP_BYTES = 1024, 1 << 20
+"""Entries of a group at most, and bytes of their values, unless one alone has more: what one wrong bit may cost."""
+
+OPEN_GROUP = Struct("<QQQQQ24x")
+"""The slot: the CRC of the open group; the request of its first entry, 0 if no group is open; the epoch; the records
+before the group; and where it is, `IN_LOGS` or `IN_SLOT`. Of a group in the logs the CRCs of the entries and of the
+values are added without carry."""
+
+IN_LOGS, IN_SLOT = 0, 1
+
+_SIZE = Struct("=q")
+
+
+class _Tail(Protocol):
+    end: int
+
+    def append(self, data: bytes) -> None: ...
+
+    def append_head(self, data: bytes) -> None: ...
+
+    def extend(self, data: Any) -> None: ...
+
+    def provide(self, offset: int, nbytes: int) -> None: ...
+
+    def reserve(self, nbytes: int) -> None: ...
+
+    def take_back(self, end: int) -> None: ...
+
+
+class _Files(Protocol):
+    """Of `log.files.LogFiles` what is needed here."""
+
+    counters: Any
+
+    @property
+    def meta(self) -> _Tail: ...
+
+    @property
+    def data(self) -> _Tail: ...
+
+    @property
+    def commit(self) -> _Tail: ...
+
+    def read(self, suffix: str, target: npt.NDArray[np.uint8], offset: int) -> None: ...
+
+
+class GroupState(NamedTuple):
+    """What `CommitLog.take_back` goes back to: the number of entries, and the CRCs of the open group."""
+
+    entries: int
+    meta_crc: int
+    data_crc: int
+
+
+class OpenGroup:
+    """The entries behind the last commit.
+
+    Attributes
+    ----------
+    slot : memoryview of uint64
+        The slot in the file, to be set before the first post; see `OPEN_GROUP`.
+    posts : RecentPosts, those of the group that are in the slot.
+    committed : int, entries that commits cover; those behind them are the open group.
+    meta_crc, data_crc : int, of the entries and values of the group.
+    data_begin : int, where the values begin.
+    quick_meta, quick_data : int
+        Up to where in both logs posts may go to the group without a further look.
+    """
+
+    __slots__ = ("committed", "data_begin", "data_crc", "meta_crc", "posts", "quick_data", "quick_meta", "slot")
+
+    def __init__(self) -> None:
+        self.slot: Any = None
+        self.posts = RecentPosts()
+        self.committed = self.meta_crc = self.data_crc = self.quick_meta = self.quick_data = 0
+        self.data_begin = FIRST_DATA
+
+    def use(self, slot: Any, room: Any) -> None:
+        """Take the slot: what tells of the group, and the room for posts."""
+        self.slot = self.posts.slot = slot
+        self.posts.room = room
+
+    def drop(self, committed: int, data_begin: int) -> None:
+        """Nothing is in the group."""
+        self.slot[1] = self.quick_meta = self.meta_crc = self.data_crc = 0
+        self.committed, self.data_begin = committed, data_begin
+        self.posts.forget()
+
+
+def _nothing() -> None:
+    """There is nothing to take back."""
+
+
+class CommitLog(RecordWriter):
+    """The commit log of one rank, while it is written.
+
+    Parameters
+    ----------
+    files : the files of the log.
+    file : bytes[16], identity of the file when the log is begun (`disk.identity`); a replay refuses another file.
+    rank, num_ranks : int, of the job.
+    path : str, the file that the log is for.
+    slot : int, bytes of the slot: with or without room for posts.
+
+    Attributes
+    ----------
+    group : OpenGroup
+    post_rows : callable
+        To be set before posts go to the slot: makes rows of those that leave it, and of their requests, and returns
+        what takes them back.
+    requests : array of int
+        The request of each entry.
+    epoch, fills : int, flushes so far, and fills since the last one.
+    """
+
+    __slots__ = ("_ends", "_files", "epoch", "fills", "first_entry", "group", "post_rows", "requests")
+
+    def __init__(self, files: _Files, file: bytes, rank: int, num_ranks: int, path: str, slot: int) -> None:
+        tail = files.commit
+        super().__init__(COMMIT_LOG, tail.append_head, file=file, rank=rank, num_ranks=num_ranks, path=path, slot=slot)
+        self.append = tail.append
+        self.post_rows: Callable[[SplitPosts, Int64], Callable[[], None]]
+        self._files = files
+        self.group = OpenGroup()
+        self.epoch = self.fills = 0
+        self.first_entry = files.meta.end
+        self.requests, self._ends = array("q"), array("q")
+
+    @property
+    def when(self) -> tuple[int, int]:
+        """Flushes so far, and fills since the last one: what a definition says of its time."""
+        return self.epoch, self.fills
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything was recorded since the log was begun."""
+        return bool(self.sequence or self.requests)
+
+    @property
+    def open(self) -> int:
+        """Entries of the open group."""
+        return len(self.requests) - self.group.committed
+
+    def add_entry(self, request: int, entry: bytes, values: Any) -> None:
+        """Take an entry that was appended, with its values, into the open group; it is posted from then on."""
+        group = self.group
+        if not self.open:
+            self._open_group(request, IN_LOGS)
+        # As `ShortPosts` does it.
+        group.meta_crc = crc32(entry, group.meta_crc)
+        group.data_crc = crc32(values, group.data_crc)
+        group.slot[0] = group.meta_crc ^ group.data_crc
+        self.requests.append(request)
+        self._files.counters[1] = len(self.requests)
+
+    def _open_group(self, request: int, where: int) -> None:
+        slot = self.group.slot
+        slot[0] = 0
+        slot[2], slot[3], slot[4] = self.epoch, self.sequence, where
+        slot[1] = request
+
+    def open_posts(self, request: int, limit: int) -> None:
+        """Begin a group in the slot.
+
+        Parameters
+        ----------
+        request : int, of the first post.
+        limit : int, bytes that the posts may take.
+
+        Raises
+        ------
+        OSError
+            There is no room for them in the logs.
+        """
+        self.close_group()
+        files, posts = self._files, self.group.posts
+        if not posts.provided:
+            files.commit.provide(self.begin - len(posts.room), len(posts.room))
+            posts.provided = True
+        files.data.reserve(limit)
+        files.meta.reserve(limit)
+        # A flush must be able to close the group, however full the device is by then.
+        files.commit.reserve(RECORD_BYTES)
+        self._open_group(request, IN_SLOT)
+        posts.data_end, posts.limit = files.data.end, limit
+
+    def close_group(self) -> None:
+        """Write the commit of the open group, if there is one; posts in the slot go to the logs before.
+
+        Raises
+        ------
+        OSError
+            There is no room; the group is open still.
+        """
+        if number := self.open:
+            group, files, undo = self.group, self._files, _nothing
+            request, sequence = self.requests[group.committed], self.sequence
+            tails = files.commit, files.meta, files.data
+            before = [tail.end for tail in tails]
+            try:
+                meta_crc, data_crc = group.meta_crc, group.data_crc
+                if group.posts.end:
+                    posts = group.posts.split()
+                    undo = self.post_rows(posts, np.array(self.requests[group.committed :], np.int64))
+                    files.data.extend(posts.values.data)
+                    files.meta.extend(posts.entries.data)
+                    meta_crc, data_crc = crc32(posts.entries.data), crc32(posts.values.data)
+                ends = files.meta.end, files.data.end
+                super().add(COMMIT, meta_crc, request, self.epoch, *ends, number, data_crc)
+            except BaseException:
+                # Also of memory that ran out, or an interrupt: a group is in its place whole.
+                undo()
+                for tail, end in zip(tails, before, strict=True):
+                    if tail.end != end:
+                        tail.take_back(end)
+                self.sequence = sequence
+                raise
+            try:
+                self.drop_group()
+            except BaseException:
+                self.drop_group()
+                raise
+        elif self.group.posts.limit:
+            self.drop_group()
+
+    def close_group_if_possible(self) -> None:
+        """Write the commit of the open group; if that cannot be done, the group stays open."""
+        with suppress(OSError):
+            self.close_group()
+
+    def add(self, kind: int, *fields: int) -> None:
+        self.close_group()
+        self.add_all(kind, [fields])
+
+    def add_all(self, kind: int, rows: Sequence[tuple[int, ...]]) -> None:
+        tail, end, sequence = self._files.commit, self._files.commit.end, self.sequence
+        try:
+            super().add_all(kind, rows)
+        except BaseException:
+            # Also of an interrupt behind the append: a number that comes twice is damage.
+            if tail.end != end:
+                tail.take_back(end)
+            self.sequence = sequence
+            raise
+
+    def _end_of(self, entry: int) -> int:
+        """Where an entry ends in the metadata log."""
+        ends = self._ends
+        if entry >= len(ends):
+            begin = ends[-1] if ends else self.first_entry
+            entries = np.empty(self._files.meta.end - begin, np.uint8)
+            self._files.read(".meta", entries, begin)
+            at = 0
+            while at < len(entries):
+                at += max(_SIZE.unpack_from(entries.data, at)[0], _SIZE.size)
+                ends.append(begin + at)
+        return ends[entry]
+
+    def cancel(self, requests: set[int], data_end: int) -> bool:
+        """Record that the entries of some requests are cancelled; False if they have none.
+
+        Raises
+        ------
+        OSError
+            There is no room; no record was added.
+        """
+        found = []
+        if self.group.posts.end:
+            self.close_group()
+        for request in sorted(requests):
+            # Requests only grow along the entries.
+            at = bisect_left(self.requests, request)
+            while at < len(self.requests) and self.requests[at] == request:
+                found.append((0, request, self.epoch, self._end_of(at), data_end, 0, 0))
+                at += 1
+        if found:
+            self.close_group()
+            self.add_all(TOMBSTONE, found)
+        return bool(found)
+
+    def flushed(self, meta_end: int, data_end: int) -> None:
+        """Record that all of the log is in the file.
+
+        Raises
+        ------
+        OSError
+            There is no room.
+        """
+        self.add(FLUSHED, 0, 0, self.epoch, meta_end, data_end, 0, 0)
+
+    def fill(self, varid: int, meta_end: int, first: int) -> None:
+        """Record that a variable is filled from the first index on; `filled` counts it.
+
+        Raises
+        ------
+        OSError
+            There is no room.
+        """
+        self.add(FILL, varid, 0, self.epoch, meta_end, first, WHOLE, 0)
+
+    def filled(self) -> None:
+        """The fill is in the log for good."""
+        self.fills += 1
+
+    def state(self) -> GroupState:
+        """What `take_back` goes back to."""
+        return GroupState(len(self.requests), self.group.meta_crc, self.group.data_crc)
+
+    def take_back(self, end: int, state: GroupState) -> None:
+        """Forget the records behind a place in the file, and the entries since `state`; the logs end there again."""
+        self.sequence = (end - self.begin) // RECORD_BYTES
+        group, entries = self.group, state.entries
+        group.quick_meta = 0
+        del self.requests[entries:], self._ends[entries:]
+        if group.committed >= entries:
+            # It was alone in its group.
+            self.drop_group()
+        elif not group.posts.limit:
+            group.meta_crc, group.data_crc = state.meta_crc, state.data_crc
+            group.slot[0] = group.meta_crc ^ group.data_crc
+
+    def drop_group(self) -> None:
+        """Nothing is in the open group: all entries that are counted have commits."""
+        count = self._files.counters[1] = len(self.requests)
+        self.group.drop(count, self._files.data.end)
+
+    def next_epoch(self) -> None:
+        """A flush begins; no group is open."""
+        self.epoch += 1
+        self.fills = 0
+
+    def forget(self) -> None:
+        """The log is begun anew: its files were cut."""
+        requests, ends = array("q"), array("q")
+        self.sequence, self.requests, self._ends, self.group.committed = 0, requests, ends, 0
+        self.drop_group()

@@ -1,0 +1,210 @@
+"""The four files of one rank's log.
+
+Knows: names, descriptors. Does not know: what the bytes mean, how they are appended (`append_log.tail`), which folder
+they are in.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.append_log.records import SLOT_BYTES
+from pnc_vol.append_log.shared_blocks import Share
+from pnc_vol.append_log.tail import LARGE, Tail, create_private, lock_of_writer
+from pnc_vol.burst.encoding import MAX_NDIMS_AT
+from pnc_vol.errors import PncVolError
+from pnc_vol.system import PAGE, System
+from pnc_vol.system.full_io import read_at
+
+__all__ = ["SMALL", "LogFiles"]
+
+SUFFIXES = (".defs", ".commit", ".data", ".meta")
+"""In the order in which they are made; they are removed in the other: where there is a metadata log, all is there."""
+_WINDOW = 1 << 20
+"""Bytes of the largest window on one of them."""
+
+SMALL = 16 << 10
+"""Bytes of values up to which they are stored through the window."""
+
+
+class LogFiles:
+    """Four files that grow: entries, data, commit records, definitions.
+
+    Parameters
+    ----------
+    system : System
+    base : str
+        Their path without suffix.
+    share : Share, optional
+        Entries and data are in files that other ranks of the node write to as well.
+
+    Attributes
+    ----------
+    meta, data, commit, defs : Tail
+    counters : memoryview of int64[2]
+        ``max_ndims`` and ``num_entries`` in the header of the metadata log.
+    slot : memoryview of uint64[8]
+        The first 64 bytes of the slot of the commit log.
+    posts : memoryview of bytes
+        The others, if it has more.
+    """
+
+    def __init__(self, system: System, base: str, share: Share | None = None) -> None:
+        self.system = system
+        self.base = base
+        self.share = share
+        self._tails: dict[str, Tail] = {}
+        self._lock = -1
+        self._pages: list[Any] = []
+        self.counters: Any = None
+        self.slot: Any = None
+        self.posts: Any = None
+        try:
+            for suffix in SUFFIXES:
+                shared = share if suffix in (".meta", ".data") else None
+                fd = create_private(system, self.path(suffix), exclusive=shared is None)
+                large = SMALL if suffix == ".data" else LARGE
+                self._tails[suffix] = Tail(system, fd, _WINDOW, shared, large=large)
+                if suffix == ".commit":
+                    self._lock = lock_of_writer(system, self.path(suffix))
+        except OSError:
+            # Other ranks may be about to make theirs: whoever made the folder removes it.
+            self.close(delete=True, alone=True)
+            raise
+        self.defs, self.commit, self.data, self.meta = (self._tails[suffix] for suffix in SUFFIXES)
+        _OPEN.add(self)
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            self.system.close(self._lock)
+            self._lock = -1
+
+    def map_heads(self, records: int, slot: int) -> None:
+        """Map what is changed in place of the two headers, which were written.
+
+        records : int, where the records begin.
+        slot : int, bytes of the slot in front of them.
+        """
+        ((first_page, _),) = self.meta.pieces(0, PAGE)
+        self.counters = self._map(self.meta, first_page)[MAX_NDIMS_AT : MAX_NDIMS_AT + 16].cast("q")
+        page, at = divmod(records - slot, PAGE)
+        mapped = self._map(self.commit, page * PAGE, -(-(at + slot) // PAGE) * PAGE)[at : at + slot]
+        self.slot, self.posts = mapped[:SLOT_BYTES].cast("Q"), mapped[SLOT_BYTES:]
+
+    def _map(self, tail: Tail, offset: int, nbytes: int = PAGE) -> memoryview:
+        self._pages.append(self.system.mmap(tail.fd, nbytes, offset))
+        return memoryview(self._pages[-1])
+
+    @property
+    def closed(self) -> bool:
+        """Whether they were closed."""
+        return not self._tails
+
+    def path(self, suffix: str) -> str:
+        """The path of one file; ranks that share a pair of logs have commit records of their own."""
+        own = self.share is not None and suffix in (".commit", ".defs")
+        return self.base + suffix + (f".{self.share.channel}" if own and self.share is not None else "")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all four files."""
+        return self.meta.end + self.data.end + self.commit.end + self.defs.end
+
+    def sizes(self) -> Iterator[tuple[str, int, int]]:
+        """Of each file its path, the bytes that were written to it, and those that are there."""
+        for suffix, tail in self._tails.items():
+            there = self.system.fstat(tail.fd).st_size
+            yield self.path(suffix), tail.end, there if tail.share is None else tail.share.size_of(there)
+
+    def read(self, suffix: str, target: npt.NDArray[np.uint8], offset: int) -> None:
+        """Fill `target` with the bytes of one file from `offset` on.
+
+        Raises
+        ------
+        PncVolError
+            The file is shorter than what was written to it.
+        """
+        tail, done = self._tails[suffix], 0
+        for at, nbytes in tail.pieces(offset, target.nbytes):
+            if nbytes and read_at(self.system, tail.fd, target[done : done + nbytes].data, at) < nbytes:
+                raise PncVolError(f"{self.path(suffix)} was cut by another process: posted data are lost")
+            done += nbytes
+
+    def make_safe(self) -> None:
+        """After somebody cut a file: let no store go to a window behind its end, which the system answers by a signal.
+
+        What was cut off is not brought back: reading values meets their end.
+        """
+        for tail in self._tails.values():
+            end = max(tail.limit, PAGE)
+            if tail is self.data:
+                tail.give_up_window()
+            elif tail.share is None and self.system.fstat(tail.fd).st_size < end:
+                with suppress(OSError):
+                    self.system.fallocate(tail.fd, 0, end)
+
+    def sync(self) -> None:
+        """Bring all to stable storage, the commit records last."""
+        for tail in (self.defs, self.data, self.meta, self.commit):
+            self.system.fdatasync(tail.fd)
+
+    def sync_names(self) -> None:
+        """Bring the names of the files, and of their folder, to stable storage."""
+        folder = os.path.dirname(self.base)
+        for name in (folder, os.path.dirname(folder)):
+            self.system.fsync_dir(name or ".")
+
+    def close(self, *, delete: bool, alone: bool = False) -> None:
+        """Close the files, and remove them if asked; their folder too, if that is empty then, unless `alone`.
+
+        The first that goes is what makes them a log (``.meta``). If that cannot be removed, all of them stay: a whole
+        log of which nothing is to be replayed, where one without its data would be an error at each recovery.
+        """
+        _OPEN.discard(self)
+        if self._pages:
+            self.counters = self.slot = self.posts = None
+            self._pages.clear()
+        for suffix, tail in reversed(self._tails.items()):
+            if delete:
+                try:
+                    self.system.unlink(self.path(suffix))
+                except FileNotFoundError:
+                    pass  # another rank that shares it was faster
+                except OSError:
+                    delete = suffix != ".meta"
+            tail.close()
+        self._unlock()
+        self._tails = {}
+        if delete and not alone:
+            # The last rank of the job removes the folder; before, it is not empty.
+            with suppress(OSError):
+                self.system.rmdir(os.path.dirname(self.base))
+
+    def leave(self) -> None:
+        """In a forked child: let go of files and windows, so that the lock ends with the job and not with the child."""
+        with suppress(OSError):
+            self._unlock()
+        for tail in self._tails.values():
+            with suppress(OSError):
+                tail.leave()
+        self._tails = {}
+
+
+_OPEN: weakref.WeakSet[LogFiles] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    while _OPEN:
+        # One log that cannot be left must not keep the locks of the others.
+        with suppress(BaseException):
+            _OPEN.pop().leave()
+
+
+os.register_at_fork(after_in_child=_forked)

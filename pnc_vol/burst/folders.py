@@ -1,0 +1,118 @@
+"""Where logs are: the folders of the jobs of a file, and the note beside it.
+
+Knows: names. Does not know: what is in a log, which folders are private (`append_log.private_folders`).
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from pnc_vol.append_log.neighbours import LOGS_NOTED, is_unnamed, neighbour
+from pnc_vol.append_log.private_folders import (
+    Found,
+    find_folders,
+    folders_named,
+    forget_folder,
+    join_folder,
+    make_folder,
+    name_of_folders,
+    noted_folders,
+    notes_about,
+    remove_folder,
+)
+from pnc_vol.settings.options import Options
+from pnc_vol.system import System
+
+__all__ = [
+    "begin_of_names",
+    "find_logs",
+    "folder_for",
+    "job_folders",
+    "join_log_folder",
+    "logs_in",
+    "note_of",
+    "parent_of",
+    "remove_logs",
+]
+
+_PREFIX = "pncbb-"
+_ADVICE = (
+    "nc_burst_buf_dirname: no log folder can be made here ({}); give a folder on a device with room "
+    "where you may write, or open the file without a log (nc_burst_buf=disable)"
+)
+
+
+def begin_of_names(path: str = "") -> str:
+    """What the names of the log folders of a file, or of any, begin with."""
+    return name_of_folders(_PREFIX, path) if path else _PREFIX
+
+
+def note_of(path: str) -> str:
+    """The name of the note beside a file that says where its logs are while they hold what the file does not."""
+    return neighbour(path, LOGS_NOTED)
+
+
+def parent_of(path: str, options: Options) -> str:
+    """The folder that the folders of logs are in; whole, because who looks for it later may be elsewhere."""
+    return os.path.abspath(options.burst_buf_dirname or os.path.dirname(path))
+
+
+def folder_for(system: System, path: str, parent: str) -> str:
+    """Make the folder for the logs of one job.
+
+    Raises
+    ------
+    OSError
+        `parent` is no folder that one can write to.
+    """
+    return make_folder(system, parent, begin_of_names(path), _ADVICE)
+
+
+def join_log_folder(system: System, folder: str) -> None:
+    """Make a job's folder where another rank of the job did not make it.
+
+    Raises
+    ------
+    OSError
+        It cannot be made, or what has its name is not ours.
+    """
+    join_folder(system, folder, _ADVICE)
+
+
+def find_logs(system: System, path: str, parent: str) -> Found:
+    """Look for the logs of a file: in `parent`, and where the note beside the file says.
+
+    Of a file that has not got its own name yet those of all files are found, as they do not have its name either.
+    """
+    begin = begin_of_names("" if is_unnamed(path) else path)
+    named = [folder for note in notes_about(system, path, LOGS_NOTED) for folder in noted_folders(system, note)]
+    folders = [folder for folder in named if os.path.basename(folder).startswith(begin)]
+    with suppress(OSError):
+        folders += folders_named(system, parent, begin)
+    return find_folders(system, folders, ".commit")
+
+
+def job_folders(system: System, parent: str, path: str = "") -> list[str]:
+    """Folders of jobs, of one file or of any, sorted."""
+    return folders_named(system, parent, begin_of_names(system.realpath(path) if path else ""))
+
+
+def logs_in(system: System, folder: str) -> list[str]:
+    """The logs of a folder, without their suffixes, sorted."""
+    return sorted(
+        os.path.join(folder, name[: -len(".meta")]) for name in system.listdir(folder) if name.endswith(".meta")
+    )
+
+
+def remove_logs(system: System, path: str, folder: str) -> None:
+    """Remove the logs of a job, and take their folder out of the note beside the file.
+
+    Raises
+    ------
+    OSError
+        They cannot be removed.
+    """
+    remove_folder(system, folder, ".meta")
+    for note in notes_about(system, path, LOGS_NOTED):
+        forget_folder(system, note, folder)

@@ -1,0 +1,259 @@
+"""Entries of a log as rows of the queue, very many at once; which entries fit their datasets beyond doubt.
+
+Knows: entries as columns, shapes and elements of datasets, how a log of ours writes values. Does not know: sessions,
+what an entry means that is not as ours are (`entry_values`).
+
+Rules
+-----
+1. Nothing here is done for each entry in Python: entries of all variables with as many axes are looked at together.
+2. What is not plain is left to `entry_values`: `fitting` and `rows_of_entries` say so, and never refuse anything.
+3. Rows mean what `session.write` would do with the entry: elements in C order, records that are not in the dataset any
+   more left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.burst.encoding import NATIVE
+from pnc_vol.burst.entries import Entries
+from pnc_vol.burst.entries import Rows as Coordinates
+from pnc_vol.burst.logged_variables import LoggedVariable
+from pnc_vol.burst.recovery.sources import LogSource
+from pnc_vol.extents.model import Int64, before, spread
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.rows import COLUMNS, Rows
+
+__all__ = ["EntryRows", "fitting", "rows_of_entries"]
+
+Flags = npt.NDArray[np.bool_]
+Shape = tuple[int, ...]
+
+_ANY = 2**62
+"""How long a string of varying length may be in a log."""
+
+
+class EntryRows(NamedTuple):
+    """Entries as rows.
+
+    rows : int64[n, 5], see `queue.rows`; the first column is the entry's place in what was asked for, addresses are
+        bytes of the data log.
+    owner : int64[n], the uid of the dataset of each.
+    units : dict of uid to int, bytes of a value to be swapped.
+    left : int64[k], entries that are not among them.
+    """
+
+    rows: Rows
+    owner: Int64
+    units: Mapping[int, int]
+    left: Int64
+
+
+class _Axes(NamedTuple):
+    """The datasets of some blocks, one row a block.
+
+    known : bool[n], the log's number means a dataset.
+    axes : int64[n], of the elements; hidden ones follow.
+    shape : int64[n, ndims], hidden dimensions included.
+    record : bool[n]
+    text : bool[n]
+    which : int64[n], its place in `nodes`.
+    nodes : list of DatasetNode or None
+    """
+
+    known: Flags
+    axes: Int64
+    shape: Int64
+    record: Flags
+    text: Flags
+    which: Int64
+    nodes: list[DatasetNode | None]
+
+
+def _axes_of(
+    entries: Entries,
+    found: Coordinates,
+    find: Callable[[int], DatasetNode | None],
+    length: Callable[[DatasetNode], int],
+) -> _Axes:
+    numbers, which = entries.variables(found.entry)
+    ndims = found.start.shape[1]
+    nodes = [find(number) for number in numbers.tolist()]
+    facts = np.zeros((len(nodes), 4), np.int64)
+    shape = np.zeros((len(nodes), ndims), np.int64)
+    for i, node in enumerate(nodes):
+        if node is None:
+            continue
+        trailing: Shape = node.element.trailing
+        if node.element.kind == "vlen_string":
+            trailing = (_ANY,) * len(trailing)
+        own = node.shape or ()
+        if node.is_record:
+            own = (length(node), *own[1:])
+        if len(own) + len(trailing) == ndims:
+            facts[i] = True, len(own), node.is_record, node.element.is_string
+            shape[i] = own + trailing
+    known, axes, record, text = facts[which].T
+    return _Axes(known > 0, axes, shape[which], record > 0, text > 0, which, nodes)
+
+
+def _fits(entries: Entries, found: Coordinates, axes: _Axes) -> Flags:
+    """bool[n]: blocks of elements that are in their dataset, all of them there, and none of them cut by a stride."""
+    start, count, shape = found.start, found.count, axes.shape
+    fits: Flags = axes.known & ((entries.itype[found.entry] == 1) == axes.text)
+    if not start.shape[1]:
+        return fits
+    last = start + count - 1
+    inside = (start >= 0) & (count > 0)
+    if found.stride is not None:
+        last = start + (count - 1) * found.stride
+        hidden = np.arange(start.shape[1]) >= axes.axes[:, None]
+        inside &= ~hidden | (found.stride == 1) | (count == 1)
+    inside &= last < shape
+    fits &= inside.all(axis=1)
+    return fits
+
+
+def fitting(
+    source: LogSource,
+    indices: Int64,
+    find: Callable[[int], DatasetNode | None],
+    length: Callable[[DatasetNode], int],
+) -> Int64:
+    """Of some entries (increasing) those that may not fit: the others do.
+
+    Parameters
+    ----------
+    find : callable
+        The dataset of a variable's number in the log; None if there is none.
+    length : callable
+        Records that a record dataset may have at most.
+    """
+    entries = source.log.entries
+    fits = np.zeros(len(entries), bool)
+    for found in entries.rows(indices):
+        axes = _axes_of(entries, found, find, length)
+        fits[found.entry] = True
+        fits[found.entry[~_fits(entries, found, axes)]] = False
+    return indices[~fits[indices]]
+
+
+def rows_of_entries(source: LogSource, indices: Int64, find: Callable[[int], DatasetNode | None]) -> EntryRows:
+    """Rows of those of some entries (increasing) whose values the log has as our own logs have them.
+
+    A dataset of which one entry is not so has none: the order of its entries is kept elsewhere.
+    """
+    entries, header = source.log.entries, source.log.header
+    nothing = EntryRows(np.empty((0, COLUMNS), np.int64), np.empty(0, np.int64), {}, indices)
+    begin, end = entries.data_off[indices], (entries.data_off + entries.data_len)[indices]
+    if header.byteorder != NATIVE or header.is_external or bool((begin[1:] < end[:-1]).any()):
+        return nothing
+    tables, owners = [nothing.rows], [nothing.owner]
+    units: dict[int, int] = {}
+    plain = np.zeros(len(entries), bool)
+    for found in entries.rows(indices):
+        axes = _axes_of(entries, found, find, lambda node: (node.shape or (0,))[0])
+        told = _told(axes.nodes, ours=source.commit_log is not None, units=units)
+        rows, block, able = _rows(entries, found, axes, told[axes.which])
+        plain[found.entry] = True
+        plain[found.entry[~able]] = False
+        tables.append(rows)
+        owners.append(told[axes.which[block], 3])
+    rows, owner = np.concatenate(tables), np.concatenate(owners)
+    places = np.full(len(entries), -1, np.int64)
+    places[indices] = np.arange(len(indices))
+    # All entries of a variable, or none.
+    varid = entries.varid[indices]
+    odd = varid[~plain[indices]]
+    mixed = np.isin(varid, odd) if len(odd) else np.zeros(len(varid), bool)
+    plain[indices[mixed]] = False
+    if mixed.any():
+        kept = plain[rows[:, 0]]
+        rows, owner = rows[kept], owner[kept]
+    rows[:, 0] = places[rows[:, 0]]
+    return EntryRows(rows, owner, units, indices[mixed])
+
+
+def _told(nodes: list[DatasetNode | None], *, ours: bool, units: dict[int, int]) -> Int64:
+    """int64[n, 4] of each dataset: its type in a log (0: values have to be looked at), numbers and bytes of an element,
+    uid."""
+    told = np.zeros((len(nodes), 4), np.int64)
+    for i, node in enumerate(nodes):
+        if node is None or node.element.kind in ("vlen_string", "composite"):
+            continue
+        if ours or node.element.kind == "number":
+            known = LoggedVariable(node)
+            units[node.uid] = known.unit
+            told[i] = known.itype, known.itemsize // known.unit, known.itemsize, node.uid
+    return told
+
+
+def _rows(entries: Entries, found: Coordinates, axes: _Axes, told: Int64) -> tuple[Rows, Int64, Flags]:
+    """Rows of whole elements in the type of the file, the block of each, and which of all blocks are that."""
+    start, shape, record = found.start, axes.shape, axes.record
+    able = (told[:, 0] > 0) & (entries.itype[found.entry] == told[:, 0]) & axes.known
+    stride = np.ones_like(start) if found.stride is None else found.stride
+    count = found.count.copy()
+    if start.shape[1]:
+        hidden = np.arange(start.shape[1]) >= axes.axes[:, None]
+        able &= (~hidden | ((start == 0) & (count == shape))).all(axis=1)
+        room = np.clip(-((start[:, 0] - shape[:, 0]) // stride[:, 0]), 0, count[:, 0])
+        count[:, 0] = np.where(record, room, count[:, 0])
+        inside = (start >= 0) & (count >= 0) & ((count == 0) | (start + (count - 1) * stride < shape))
+        able &= inside.all(axis=1)
+    unit = told[:, 2] // np.maximum(told[:, 1], 1)
+    # Values of a block that is left out are passed over all the same.
+    ahead = before(found.count.prod(axis=1))
+    heads = np.flatnonzero(np.diff(found.entry, prepend=-1))
+    ahead -= np.repeat(ahead[heads], np.diff(np.append(heads, len(ahead))))
+    address = entries.data_off[found.entry] + ahead * unit
+    block = np.arange(len(able))
+    if not able.all():
+        block = np.flatnonzero(able)
+        start, count, stride, shape = (column[block] for column in (start, count, stride, shape))
+        record = record[block]
+    at, length, step, of = _runs(start, count, stride, shape, record)
+    block = block[of]
+    number = told[block, 1]
+    rows = np.empty((len(block), COLUMNS), np.int64)
+    rows[:, 0] = found.entry[block]
+    rows[:, 1] = at // number
+    rows[:, 2] = length // number
+    rows[:, 3] = address[block] + step * length * unit[block]
+    rows[:, 4] = told[block, 2]
+    return rows, block, able
+
+
+def _runs(start: Int64, count: Int64, stride: Int64, shape: Int64, record: Flags) -> tuple[Int64, Int64, Int64, Int64]:
+    """Blocks, each in a shape of its own, as runs; none goes on into the next record.
+
+    Returns
+    -------
+    at, length, step, of : int64[runs], first value and number of values, place in its block, and the block.
+    """
+    n, ndims = start.shape
+    weight = np.ones_like(shape)
+    for axis in range(ndims - 2, -1, -1):
+        weight[:, axis] = weight[:, axis + 1] * shape[:, axis + 1]
+    outer, length, whole = count.copy(), np.ones(n, np.int64), np.ones(n, bool)
+    for axis in range(ndims - 1, -1, -1):
+        joined = whole & ((stride[:, axis] == 1) | (count[:, axis] == 1))
+        if not axis:
+            joined &= ~record
+        length[joined] *= count[joined, axis]
+        outer[joined, axis] = 1
+        whole = joined & (count[:, axis] == shape[:, axis])
+    pieces = outer.prod(axis=1) * (length > 0)
+    if bool((pieces == 1).all()):
+        # What nearly all entries are.
+        return (start * weight).sum(axis=1), length, np.zeros_like(length), np.arange(n)
+    of, step = spread(pieces)
+    at, left = (start * weight).sum(axis=1)[of], step
+    for axis in range(ndims - 1, -1, -1):
+        left, i = np.divmod(left, outer[of, axis])
+        at += i * (weight * stride)[of, axis]
+    return at, length[of], step, of

@@ -1,0 +1,214 @@
+"""What happens to the logs of killed jobs when their file is opened: they are found, and replayed or reported.
+
+Knows: folders, options, ranks. Does not know: bytes of logs.
+
+Rules
+-----
+1. Logs that hold something are never removed unless they were replayed, or ``nc_burst_buf_overwrite`` says so.
+2. A warning reports what was found, whatever the mode; it is replayed with ``recover=True`` and a mode that writes.
+3. Logs of another file that had the same name are kept, and replayed only by ``recover="any-file"``.
+4. A file that has not got its own name yet (``publish="close"``) has the logs that say its temporary name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from pnc_vol.append_log.neighbours import CACHES_NOTED, LOGS_NOTED, is_unnamed, neighbour
+from pnc_vol.errors import LogRefusedError
+from pnc_vol.late import late
+from pnc_vol.settings.options import Options
+from pnc_vol.system import exists, is_folder
+from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
+
+if TYPE_CHECKING:
+    from pnc_vol.append_log import private_folders
+    from pnc_vol.append_log.private_folders import Found
+    from pnc_vol.burst import folders as log_folders
+    from pnc_vol.burst.recovery import ownership, replay, sources
+    from pnc_vol.burst.recovery.replay import ReplayReport
+    from pnc_vol.cache import recovery as caches
+    from pnc_vol.disk import identity
+else:
+    # nearly every file has no leftovers, and these load half of the package
+    identity, replay = late("pnc_vol.disk.identity"), late("pnc_vol.burst.recovery.replay")
+    caches, ownership = late("pnc_vol.cache.recovery"), late("pnc_vol.burst.recovery.ownership")
+    sources, log_folders = late("pnc_vol.burst.recovery.sources"), late("pnc_vol.burst.folders")
+    private_folders = late("pnc_vol.append_log.private_folders")
+
+__all__ = ["abandoned_logs", "leftovers_of", "look_after_leftovers", "recover_logs"]
+
+
+class Leftovers(NamedTuple):
+    """Folders of logs, oldest first, of jobs that are gone and left what the file may not hold.
+
+    own : list of str, of the file.
+    foreign : list of str, of another file that had its name, by what the logs say.
+    alive : list of str, of jobs that still run.
+    closed : list of str, those that are not looked into, each with the reason and what to do.
+    """
+
+    own: list[str]
+    foreign: list[str]
+    alive: list[str]
+    closed: list[str]
+
+
+def leftovers_of(path: str, options: Options) -> Leftovers:
+    """The logs that jobs left under the name of a file."""
+    while True:
+        # A job that ends, or a replay, removes its logs: then what was listed may be gone when it is read.
+        with suppress(FileNotFoundError):
+            return _leftovers(path, options)
+
+
+def _leftovers(path: str, options: Options) -> Leftovers:
+    """As `leftovers_of`.
+
+    Raises
+    ------
+    FileNotFoundError
+        Somebody removed a log meanwhile.
+    """
+    system = options.system
+    folders, alive, closed = _found(path, options)
+    # A job's folders on several nodes have one name; the logs of all its ranks are needed.
+    jobs = {os.path.basename(folder) for folder in folders if sources.holds_posts(system, folder)}
+    found = Leftovers([], [], alive, [f"{folder}: {why}" for folder, why in closed.items()])
+    for folder in folders:
+        if os.path.basename(folder) in jobs:
+            own = ownership.owns(system, ownership.owner_of(system, folder), path)
+            (found.own if own else found.foreign).append(folder)
+    return found
+
+
+def _found(path: str, options: Options) -> Found:
+    """The folders of logs of a file; of one without its own name, those that say which it is."""
+    system, name = options.system, os.path.basename(path)
+    found = log_folders.find_logs(system, path, log_folders.parent_of(path, options))
+    if not is_unnamed(path):
+        return found
+    gone, alive = ([one for one in some if ownership.owner_of(system, one).work == name] for some in found[:2])
+    return found._replace(gone=gone, alive=alive, closed={})
+
+
+def abandoned_logs(path: str, options: Options) -> list[str]:
+    """Folders of logs of a file, oldest first, of jobs that are gone and left what the file may not hold."""
+    return leftovers_of(path, options).own
+
+
+def look_after_leftovers(path: str, real: str, options: Options, *, writable: bool, replaced: bool) -> None:
+    """Replay, remove or tell of the logs that a killed job left; on rank 0, before the file is opened.
+
+    Parameters
+    ----------
+    path, real : str, the file's name, and the same without symbolic links.
+    writable : bool, the file is opened for writing.
+    replaced : bool, it is made anew: what the logs hold belongs to the old file.
+
+    Raises
+    ------
+    OSError
+        A log is asked for, and its folder is missing or cannot be written to.
+    LogError
+        A log that is to be replayed is damaged; it is kept.
+    """
+    system = options.system
+    unnamed = is_unnamed(real)
+    if options.hints.get("e10_cache_path") or unnamed or exists(system, neighbour(real, CACHES_NOTED)):
+        caches.look_after_caches(real, options, writable=writable, replaced=replaced)
+    if options.burst_buf and writable:
+        parent = log_folders.parent_of(real, options)
+        if options.burst_buf_dirname or is_folder(system, parent):
+            # Before the file is touched: one that cannot have a log is not made, and replaces none.
+            system.rmdir(log_folders.folder_for(system, real, parent))
+    if not (options.burst_buf or options.recover or unnamed or exists(system, neighbour(real, LOGS_NOTED))):
+        return
+    if writable:
+        _tidy(real, options)
+    found = leftovers_of(real, options)
+    everything = [*found.own, *found.foreign]
+    if found.closed:
+        warn_outside(f"{path}: logs of this file are not read: {'; '.join(found.closed)}")
+    if found.alive and writable:
+        warn_outside(
+            f"{path}: a running job writes to this file through a log in {', '.join(found.alive)}: data that two "
+            "jobs write to one file at the same time are lost or mixed. Wait until it has ended"
+        )
+    if options.burst_buf_overwrite and writable:
+        for folder in everything:
+            log_folders.remove_logs(system, real, folder)
+        return
+    if replaced and everything:
+        # The identity of the file tells, unless it is an inode number, which is given to another file.
+        for folder in (
+            found.own if exists(system, real) and identity.by_inode(identity.identity_of(system, real)) else ()
+        ):
+            with suppress(OSError):
+                ownership.mark_replaced(system, folder)
+        _tell(path, "of the file that is replaced now", everything)
+        return
+    if options.recover == "any-file" and writable:
+        found = found._replace(own=everything, foreign=[])
+    if found.foreign:
+        _tell(path, "of another file that had this name", found.foreign)
+    if options.recover and writable and found.own:
+        try:
+            recover_logs(real, options, found.own)
+        except LogRefusedError as error:
+            warn_outside(f"{path}: logs of a job that ended early are not replayed: {error}")
+    elif found.own:
+        warn_outside(
+            f"{path}: a job that ended early left posted data that are not in the file, in {', '.join(found.own)}; "
+            "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE', puts it into the file "
+            "(nc_burst_buf_overwrite=enable removes it)"
+        )
+
+
+def _tell(path: str, whose: str, folders: Sequence[str]) -> None:
+    """Say that there are logs that are not this file's; they are kept."""
+    warn_outside(
+        f"{path}: a job that ended early left posted data {whose}, in {', '.join(folders)}. They are kept and not put "
+        "into this file; 'pnc-vol log FOLDER' shows them, 'pnc-vol replay --any-file FILE FOLDER' puts them into a "
+        "file all the same, nc_burst_buf_overwrite=enable removes them"
+    )
+
+
+def _tidy(path: str, options: Options) -> None:
+    """Remove logs that the note names, left by a kill between the last flush and the end, that hold nothing.
+
+    And folders without a file, of jobs that were killed before they noted them, or after they took them out of the
+    note. A job that has just made its folder makes it again (`log.beginning`).
+    """
+    system = options.system
+    notes = private_folders.notes_about(system, path, LOGS_NOTED)
+    noted = {folder for note in notes for folder in private_folders.noted_folders(system, note)}
+    for folder in _found(path, options).gone:
+        if folder in noted and not sources.holds_posts(system, folder):
+            with suppress(OSError):
+                log_folders.remove_logs(system, path, folder)
+        with suppress(OSError):
+            system.rmdir(folder)
+
+
+def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayReport:
+    """Replay the logs that killed jobs left of a file, the oldest first, and remove them.
+
+    Raises
+    ------
+    LogError
+        A log is damaged; all are kept.
+    """
+    system = options.system
+    plain = options._replace(burst_buf=False, recover=False, driver="")
+    any_file = options.recover == "any-file"
+    # Together: a job that began when another one had been killed knows a header that the other one does not.
+    report = replay.replay_into(path, sources.metas_of(system, folders), options=plain, any_file=any_file)
+    for folder in folders:
+        log_folders.remove_logs(system, path, folder)
+    text = "%s: logs of a killed job were replayed: %d requests from %d logs"
+    tell(RECOVERY, INFO, text, path, report.replayed, report.logs)
+    return report

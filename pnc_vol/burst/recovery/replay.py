@@ -1,0 +1,290 @@
+"""Replaying logs: what a killed job had posted and not flushed is written to the file.
+
+Knows: logs, sessions, ranks. Does not know: how a log was written, which the codec tells; what an entry means in a
+file, which `redo` tells.
+
+Rules
+-----
+1. The file is the one that the caller names; the path in a log is never followed.
+2. Entries are applied in the order of their log, logs in the order of ranks; replaying twice changes nothing, because
+   a log of ours is marked as flushed once the file holds it, and because entries overwrite.
+3. A log that is damaged, and not merely torn at its end as a kill leaves it, is refused unless `salvage` is set; so
+   are the logs of some ranks without those of the others unless `partial` is, and logs of another file unless
+   `any_file` is.
+4. A dataset that the file lacks, because its header was never written, is made as the log describes it.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial as bound
+from itertools import islice
+
+from pnc_vol.burst.definition_writer import LoggedFile
+from pnc_vol.burst.recovery.ownership import refuse_other_file, refuse_other_header
+from pnc_vol.burst.recovery.redo import Redo
+from pnc_vol.burst.recovery.sources import LogSource, sources_of
+from pnc_vol.disk.identity import identity_of
+from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
+from pnc_vol.file.joining import open_session
+from pnc_vol.ranks.comm import Comm, serial
+from pnc_vol.settings.options import Options
+from pnc_vol.system import System, exists
+
+__all__ = ["ReplayReport", "replay_into"]
+
+_MOST_MESSAGES = 100
+
+
+@dataclass(slots=True)
+class ReplayReport:
+    """What a replay did.
+
+    Attributes
+    ----------
+    logs : int
+    replayed, cancelled, flushed, torn, uncounted, failed : int
+        Entries by what became of them: put into the file; cancelled by their program; in the file already; never
+        committed; beyond the count of a log of the C library, and not asked for; of values that do not fit.
+    torn_bytes : int
+        Bytes at the ends of logs that were dropped.
+    created : list of str
+        Datasets that the file lacked.
+    messages : list of str
+        What a person should know.
+    closed : list of str
+        Folders of logs that were not looked into, each with the reason and what to do.
+    caches, carried, headers : int
+        Node-local caches, bytes of data and headers that were carried from them to the file.
+    damaged : bool
+        Something is wrong with a log that no crash of its job explains; what was good of it was replayed (`salvage`).
+    """
+
+    logs: int = 0
+    replayed: int = 0
+    cancelled: int = 0
+    flushed: int = 0
+    torn: int = 0
+    uncounted: int = 0
+    failed: int = 0
+    torn_bytes: int = 0
+    caches: int = 0
+    carried: int = 0
+    headers: int = 0
+    created: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+    damaged: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """True if everything that was in the logs is in the file, or was cancelled."""
+        return not (self.damaged or self.torn or self.torn_bytes or self.uncounted or self.failed or self.closed)
+
+
+def replay_into(
+    path: str,
+    logs: Sequence[str],
+    *,
+    options: Options,
+    comm: Comm | None = None,
+    salvage: bool = False,
+    partial: bool = False,
+    uncounted: bool = False,
+    any_file: bool = False,
+) -> ReplayReport:
+    """Replay logs into a file (collective).
+
+    Parameters
+    ----------
+    path : str
+    logs : sequence of str
+        Metadata logs; their commit logs, data and definitions lie beside them.
+    options : Options
+    comm : Comm, optional
+        Ranks that share the work; owned by this call.
+    salvage : bool
+        Replay what is good of a damaged log.
+    partial : bool
+        Replay the logs of some ranks without those of the others.
+    uncounted : bool
+        Also entries beyond the count of a log of the C library: flushed before, or never counted.
+    any_file : bool
+        Also logs that belong to another file, or to another state of this one.
+
+    Raises
+    ------
+    LogError
+        A log is damaged, or says what cannot be; the file is as it was.
+    LogRefusedError
+        The logs may be good, and are not for this file, or not now.
+    OSError
+        A log or the file cannot be read or written.
+    """
+    comm = comm or serial()
+    options = options._replace(burst_buf=False, recover=False)
+    report = ReplayReport()
+    with ExitStack() as stack:
+        sources = _open_all(options.system, logs, comm)
+        for source in sources:
+            stack.callback(source.close)
+        report.logs = len(sources)
+        error: BaseException | None = None
+        jobs: list[list[LogSource]] = []
+        try:
+            for source in sources:
+                source.judge(uncounted=uncounted)
+            _refuse_damaged(sources, salvage)
+            jobs = _by_job(sources, partial)
+            if comm.rank == 0 and not any_file:
+                refuse_other_file(options.system, path, _holding(sources, salvage))
+            _refuse_no_file(options.system, path)
+        except Exception as reason:
+            error = reason
+        comm.agree("replay", error=error)
+        for source in sources:
+            _count(report, path, source)
+        if any(source.holds for source in sources):
+            known = None if any_file else _holding(sources, salvage)
+            _replay_jobs(path, jobs, report, options, comm, known)
+        for source in sources:
+            source.mark_flushed()
+    del report.messages[_MOST_MESSAGES:]
+    return report
+
+
+def _replay_jobs(
+    path: str,
+    jobs: Sequence[Sequence[LogSource]],
+    report: ReplayReport,
+    options: Options,
+    comm: Comm,
+    known: Sequence[LogSource] | None,
+) -> None:
+    """Replay one job after another; one of the logs `known` must know the file's header, if it is not None."""
+    with warnings.catch_warnings():
+        # That a header stands alone, or that other jobs left logs too, is why this is done.
+        warnings.simplefilter("ignore", PncVolWarning)
+        session = open_session(path, "r+", options=options, comm=comm)
+    target = LoggedFile(session.disk)
+    target.identity = identity_of(options.system, target.work)
+    before = session.disk.header_bytes
+    try:
+        for sources in jobs:
+            error: BaseException | None = None
+            redo: Redo | None = None
+            try:
+                if known is not None:
+                    refuse_other_header(path, known, before)
+                redo = Redo(session, sources, report)
+            except Exception as reason:
+                error = reason
+            comm.agree("replay check", error=error)
+            assert redo is not None
+            session.disk.call_before_header(*(bound(source.about_to_write, target) for source in sources))
+            redo.replay()
+            session.flush(durable=True)
+            for source in sources:
+                source.mark_flushed()
+            session.disk.call_before_header()
+    except BaseException as reason:
+        # Not a close: that would flush what was posted so far.
+        session.abort(f"replay: {reason}")
+        raise
+    session.close()
+
+
+def _holding(sources: Sequence[LogSource], salvage: bool) -> list[LogSource]:
+    """Those of which it matters which file they are of: they have something to be replayed.
+
+    With `salvage`, a log of a file that never took its name is not among them.
+    """
+    return [source for source in sources if source.holds and not (salvage and source.defined.work)]
+
+
+def _open_all(system: System, logs: Sequence[str], comm: Comm) -> list[LogSource]:
+    """The logs, on every rank, in the order of ranks; rank 0 keeps others away from them (collective)."""
+    sources: list[LogSource] = []
+    error: BaseException | None = None
+    try:
+        for log in logs:
+            sources += sources_of(system, log, lock=comm.rank == 0)
+    except Exception as reason:
+        error = reason
+    try:
+        comm.agree("replay logs", error=error)
+    except BaseException:
+        for source in sources:
+            source.close()
+        raise
+    return sources
+
+
+def _refuse_damaged(sources: Sequence[LogSource], salvage: bool) -> None:
+    for source in sources:
+        if source.verdict.damaged and not salvage:
+            what = "; ".join(finding.message for finding in source.verdict.findings if finding.severity == "error")
+            text = f"{source.base}.meta is damaged: {what}. salvage replays its valid parts"
+            raise LogError(text, field="log")
+
+
+def _by_job(sources: Sequence[LogSource], partial: bool) -> list[list[LogSource]]:
+    """Which logs belong together, each job's in the order of ranks, jobs in the order in which they are named."""
+    jobs: dict[tuple[str, int], list[LogSource]] = {}
+    for source in sources:
+        # A job's folder has a name of its own, on every node the same.
+        folder = os.path.basename(os.path.dirname(os.path.abspath(source.base)))
+        jobs.setdefault((folder, source.log.header.num_ranks), []).append(source)
+    for (_, ranks), mine in jobs.items():
+        mine.sort(key=lambda source: (source.log.header.rank_id, source.base))
+        there = [source.log.header.rank_id for source in mine]
+        present = set(there)
+        # As many as a message names, and one: the number of ranks may be wrong, and then is large.
+        missing = list(islice((rank for rank in range(ranks) if rank not in present), 9))
+        # What a kill left of logs that hold nothing needs no others.
+        wanted = any(source.commit_log is None or source.holds for source in mine)
+        if missing and wanted and not partial:
+            named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+            raise LogRefusedError(
+                f"{mine[0].base}.meta is one of {ranks} logs, and those of ranks {named} were not given: "
+                "name them too, or replay the others alone with partial",
+                field="rank",
+                value=missing[0],
+            )
+        if len(set(there)) < len(there):
+            raise LogRefusedError(
+                f"several logs are of the same rank of {ranks}: {mine[0].base}.meta and others; "
+                "put the logs of each job into a separate folder",
+                field="rank",
+            )
+    return list(jobs.values())
+
+
+def _refuse_no_file(system: System, path: str) -> None:
+    if not exists(system, path):
+        raise LogRefusedError(
+            f"{path}: there is no such file; a log holds what was posted since the last flush, not the file",
+            field="path",
+        )
+
+
+def _count(report: ReplayReport, path: str, source: LogSource) -> None:
+    verdict = source.verdict
+    totals = verdict.totals()
+    report.replayed += len(verdict.replay)
+    report.cancelled += totals.get("cancelled", 0)
+    report.flushed += totals.get("flushed", 0)
+    report.torn += totals.get("torn", 0)
+    report.uncounted += totals.get("uncounted", 0) if len(verdict.replay) < len(verdict.state) else 0
+    report.damaged |= verdict.damaged
+    report.torn_bytes += source.log.torn_bytes
+    name = os.path.basename(source.base)
+    told = source.log.header.path
+    if os.path.basename(told) != os.path.basename(path):
+        report.messages.append(f"{name}: written for {told!r}")
+    for finding in (*source.log.findings, *verdict.findings):
+        report.messages.append(f"{name}: {finding.message}")

@@ -1,0 +1,382 @@
+"""The log as a queue store: posted values are appended to files on fast local storage, and go to the file at a flush.
+
+Knows: rows, log files, entries, commit records. Does not know: headers, places of variables, other ranks.
+
+Rules
+-----
+1. A post is one append of its values, one of its entry, and the CRCs of the open group, which are one word; only then
+   does it count as posted. A process that is killed afterwards loses nothing of it. A commit record is written for a
+   group of posts; with ``sync="each"`` for each.
+2. Values are logged in the variable's type and the machine's byte order, so the common post copies and nothing else.
+3. The log is begun anew only when all that it holds is in the file, header included (`after_flush`).
+4. A log that is full, or whose device is, refuses a post: the session drains, in a single process with a whole flush.
+   Where that does not empty the log, the queue goes on in memory, behind what the log holds.
+5. A dataset is defined in the log before the first entry that means it, and again after each flush: a log explains
+   itself, and holds nothing that is in the file.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.append_log.private_folders import forget_folder
+from pnc_vol.append_log.records import SLOT_BYTES
+from pnc_vol.append_log.shared_blocks import Share
+from pnc_vol.append_log.tail import FULL
+from pnc_vol.burst.batch import LogBatch, log_batches
+from pnc_vol.burst.commit_log import GROUP, GROUP_BYTES, CommitLog, GroupState
+from pnc_vol.burst.definition_writer import DefinitionWriter, LoggedFile
+from pnc_vol.burst.definitions import encode_work
+from pnc_vol.burst.encoding import DATA_MAGIC, LogHeader, encode_header
+from pnc_vol.burst.files import LogFiles
+from pnc_vol.burst.folders import note_of
+from pnc_vol.burst.integrity import find_damage
+from pnc_vol.burst.logged_variables import LoggedVariable
+from pnc_vol.burst.recent_posts import POSTS_BYTES
+from pnc_vol.burst.short_posts import ShortPosts
+from pnc_vol.errors import LogError
+from pnc_vol.extents.model import Runs, Selection
+from pnc_vol.format.convert import Overflow
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.backlog import ROW_COST, Backlog
+from pnc_vol.queue.batches import Batch
+from pnc_vol.queue.rows import make_rows
+from pnc_vol.queue.stores import Capabilities, Store
+from pnc_vol.settings.options import Options
+from pnc_vol.system import System, exists
+from pnc_vol.warn import warn_outside
+
+__all__ = ["LogStore"]
+
+LEAST_ROUND = 64 << 10
+KEPT = 16 << 20
+"""Bytes of values whose space the log keeps when it is begun anew."""
+
+
+class LogStore(Store):
+    """Posted bytes on disk.
+
+    Parameters
+    ----------
+    backlog : Backlog
+    options : Options
+    base : str, path of the log files without suffix.
+    path : str, the file that the log is for.
+    file : LoggedFile, the same as it is now.
+    rank, size : int, of the job.
+    share : Share, optional, how ranks of the node share the files.
+
+    Attributes
+    ----------
+    round : int
+        Bytes that a flush reads at once.
+    capacity : int
+        Bytes that the files may take.
+    group : int
+        Entries that a commit covers at most.
+    broken : str
+        What another process did to the log; "" if nothing is known.
+    """
+
+    capabilities = Capabilities(survives_kill=True, logged=True, user_arrays=False)
+
+    def __init__(
+        self,
+        backlog: Backlog,
+        options: Options,
+        *,
+        base: str,
+        path: str,
+        file: LoggedFile,
+        rank: int,
+        size: int,
+        share: Share | None = None,
+    ) -> None:
+        super().__init__(backlog)
+        self.options = options
+        self.round = max(LEAST_ROUND, options.burst_buf_flush_buffer_size or options.buffer_size)
+        self.capacity = options.burst_buf_capacity or sys.maxsize
+        # What ranks share is written over in place: no entry counts there without its commit.
+        self.group = 1 if share is not None or self.each else GROUP
+        self.broken = ""
+        self.header = LogHeader(path, os.uname().nodename, size, rank)
+        self.files = LogFiles(options.system, base, share)
+        self.definitions = DefinitionWriter(options.system, self.files.defs, file)
+        try:
+            self._begin(file)
+        except BaseException:
+            self.files.close(delete=True, alone=True)
+            raise
+
+    def _begin(self, file: LoggedFile) -> None:
+        files, header = self.files, self.header
+        files.meta.append(encode_header(header))
+        files.data.append(DATA_MAGIC)
+        slot = SLOT_BYTES + (POSTS_BYTES if self.group > 1 and not self.options.burst_buf_capacity else 0)
+        self.commits = CommitLog(files, file.identity, header.rank_id, header.num_ranks, header.path, slot)
+        if file.temporary:
+            files.defs.append(encode_work(os.path.basename(file.work)))
+        self._begins = tuple((tail, tail.end) for tail in (files.meta, files.data, files.defs, files.commit))
+        files.map_heads(self.commits.begin, slot)
+        self.commits.group.use(files.slot, files.posts)
+        self.short = ShortPosts(self.backlog, files, self.commits, self.definitions)
+        self.put_run = self.short.put_run  # type: ignore[method-assign]
+        if self.options.burst_buf_sync != "none":
+            files.sync()
+            files.sync_names()
+
+    @property
+    def system(self) -> System:
+        """The system that the files are on."""
+        return self.options.system
+
+    @property
+    def each(self) -> bool:
+        """Whether each post is brought to stable storage."""
+        return self.options.burst_buf_sync == "each"
+
+    def hints(self) -> dict[str, str]:
+        options, said = self.options, ("disable", "enable")
+        return {
+            "nc_burst_buf": "enable",
+            "nc_burst_buf_dirname": os.path.dirname(os.path.dirname(self.files.base)),
+            "nc_burst_buf_del_on_close": said[options.burst_buf_del_on_close],
+            "nc_burst_buf_flush_buffer_size": str(self.round),
+            "nc_burst_buf_overwrite": said[options.burst_buf_overwrite],
+            "nc_burst_buf_shared_logs": said[options.burst_buf_shared_logs],
+            "nc_burst_buf_sync": options.burst_buf_sync,
+            "nc_burst_buf_capacity": str(options.burst_buf_capacity),
+        }
+
+    # ------------------------------------------------------------------------------------- posting
+
+    def put(
+        self,
+        node: DatasetNode,
+        request: int,
+        values: npt.NDArray[Any],
+        selection: Selection | None,
+        one: tuple[int, int] | None,
+        found: Runs | None,
+        on_overflow: Overflow,
+    ) -> bool:
+        uid, files, backlog = node.uid, self.files, self.backlog
+        known = self.definitions.known.get(uid)
+        fresh = known is None or (known.version != node.tree.version and not known.holds(node))
+        if known is None or fresh:
+            known = LoggedVariable(node)
+        nbytes = values.size * known.itemsize
+        count = 1 if one is not None else len(found.start)  # type: ignore[union-attr]
+        if (backlog.rows + count) * ROW_COST > backlog.budget or files.nbytes + nbytes > self.capacity:
+            return False
+        payload, commits = known.payload(values, on_overflow), self.commits
+        if not self.short.interrupt():
+            return False
+        if commits.open >= self.group or files.data.end + nbytes > commits.group.data_begin + GROUP_BYTES:
+            commits.close_group_if_possible()
+        before, at = self._state(), files.data.end
+        try:
+            if fresh:
+                self._define(node, known)
+            entry = known.entry(uid, selection, one, found, at, nbytes)
+            # What needs memory is made before the post is in the log.
+            rows = b"" if found is None else make_rows(request, found, at, known.itemsize).tobytes()
+            files.data.append(payload)
+            files.meta.append(entry)
+            commits.add_entry(request, entry, payload)
+            if self.group == 1:
+                commits.close_group()
+            if self.each:
+                files.sync()
+        except OSError as error:
+            self._take_back(before)
+            if error.errno in FULL:
+                return False
+            error.filename = error.filename or files.base
+            raise
+        except BaseException:
+            self._take_back(before)
+            raise
+        self.short.allow(self.group - commits.open if self.group > 1 and not self.options.burst_buf_capacity else 0)
+        if one is not None:
+            backlog.post(uid, request, one[0], one[1], at, known.itemsize)
+        else:
+            backlog.post_packed(uid, rows, count)
+        return True
+
+    def _define(self, node: DatasetNode, known: LoggedVariable) -> None:
+        """Log what replay must know of a dataset."""
+        self.definitions.define(node, known, self.commits.when)
+        self.files.counters[0] = self.definitions.ndims
+
+    def _state(self) -> tuple[Sequence[int], GroupState]:
+        """Where the files end, and the open group: what `_take_back` goes back to."""
+        files = self.files
+        return (files.commit.end, files.meta.end, files.data.end), self.commits.state()
+
+    def _take_back(self, state: tuple[Sequence[int], GroupState]) -> None:
+        """Forget a post that could not be logged whole."""
+        ends, group = state
+        for tail, end in zip((self.files.commit, self.files.meta, self.files.data), ends, strict=True):
+            if tail.end != end:
+                tail.take_back(end)
+        self.commits.take_back(ends[0], group)
+
+    def cancel(self, requests: set[int]) -> None:
+        self.short.make_rows()
+        # Of a log that is damaged nothing is replayed unasked.
+        if not self.broken and self.commits.cancel(requests, self.files.data.end) and self.each:
+            self.files.sync()
+
+    def cut(self, node: DatasetNode, count: int) -> bool:
+        known, files = self.definitions.known.get(node.uid), self.files
+        self.commits.close_group_if_possible()
+        if self.commits.open:
+            return False
+        before = self._state()
+        try:
+            if known is None or not known.holds(node):
+                self._define(node, LoggedVariable(node))
+            first = count // max(1, math.prod((node.shape or ())[1:]))
+            self.commits.fill(node.uid, files.meta.end, first)
+            if self.each:
+                files.sync()
+        except OSError as error:
+            self._take_back(before)
+            if error.errno in FULL:
+                return False
+            raise
+        except BaseException:
+            self._take_back(before)
+            raise
+        self.commits.filled()
+        # A later post says how long the dataset is by then, also if that is as long as before.
+        self.definitions.known[node.uid].outdate()
+        return True
+
+    # ------------------------------------------------------------------------------------- batches
+
+    def close_batch(self) -> None:
+        """Later posts go to a new batch; what is in the log is cut to rounds."""
+        backlog = self.backlog
+        self.short.make_rows()
+        uids = list(backlog.tables)
+        if not uids:
+            return
+        tables = [backlog.open_rows(uid) for uid in uids]
+        owner = np.repeat(np.array(uids, np.int64), [len(table) for table in tables])
+        units = self.definitions.units
+        rows = np.concatenate(tables)
+        for batch in list(log_batches(rows, owner, self.round, store=self, read=self._read, units=units)):
+            self.add(batch)
+        backlog.clear_tables()
+
+    def open_batch(self, uid: int) -> Batch:
+        self.short.make_rows()
+        return LogBatch(self, {}, self._read, 0, 0, self.definitions.units)
+
+    def _read(self, target: npt.NDArray[np.uint8], offset: int) -> None:
+        self.files.read(".data", target, offset)
+
+    # ------------------------------------------------------------------------- the course of a flush
+
+    def about_to_flush(self, *, active: bool) -> None:
+        """A new epoch; bring the log to stable storage if that was asked for at flushes.
+
+        Raises
+        ------
+        LogError
+            Somebody cut a file of the log, or wrote to it: what was posted cannot be flushed.
+        """
+        self._check_whole(active=active)
+        if self.options.burst_buf_sync != "none":
+            self.files.sync()
+        self.definitions.about_to_flush(self.commits.when, logging=active and self.usable)
+        self.commits.next_epoch()
+
+    def _check_whole(self, *, active: bool) -> None:
+        if not self.broken and self.commits.holds:
+            self.broken = find_damage(self.files, self.commits)
+            if self.broken:
+                self.usable = False
+                self.files.make_safe()
+        if self.broken and (self.batches or (active and self.backlog.tables)):
+            raise LogError(
+                f"{self.header.path}: the log of what was posted is damaged: {self.broken}. Another process changed "
+                "it, and what was posted since the last flush cannot be flushed: f.cancel() drops it, 'pnc-vol replay "
+                f"--salvage FILE {os.path.dirname(self.files.base)}' replays its valid parts when the job has ended",
+                field="log",
+            )
+
+    def about_to_write(self, header: bytes) -> None:
+        """Say which header comes: from then on datasets are in the file under their new names."""
+        self.definitions.about_to_write(header, self.commits.epoch)
+        if self.options.burst_buf_sync != "none":
+            # After a crash of the node, too, the log knows the header that the file has.
+            self.system.fdatasync(self.files.defs.fd)
+
+    def after_flush(self) -> bool:
+        """All that was posted is in the file, header included: begin the log anew."""
+        if self.broken:
+            # Later posts go to memory; nothing of this log may be replayed any more.
+            with suppress(OSError):
+                for tail, end in reversed(self._begins):
+                    tail.cut(end)
+            self._forget()
+            return False
+        if self.commits.holds or self.definitions.known:
+            try:
+                self._begin_anew()
+            except OSError:
+                # Nothing is lost: posts go to memory until the log can be begun anew.
+                return False
+        return True
+
+    def _begin_anew(self) -> None:
+        *others, commit = self._begins
+        try:
+            self.commits.flushed(self.files.meta.end, self.files.data.end)
+            if self.options.burst_buf_sync != "none":
+                # A log that is cut and does not say why would pass for a damaged one after a crash of the node.
+                self.system.fdatasync(self.files.commit.fd)
+        except OSError:
+            # No room to say so: without commit records nothing of the log counts.
+            self.commits.drop_group()
+            others, commit = [commit, *others[:-1]], others[-1]
+        for tail, end in (*others, commit):
+            if tail.end != end:
+                # Values that an earlier use left count nowhere: commits and the open group have the CRCs of theirs.
+                tail.cut(end, keep=KEPT if tail is self.files.data else 0)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.short.recent.clear()
+        self.commits.forget()
+        self.definitions.forget()
+
+    def close(self, *, flushed: bool, empty: bool) -> None:
+        """Close the log; it is removed if all of it is in the file and nobody wants to keep it."""
+        if self.files.closed:
+            return
+        held = self.commits.holds or not empty
+        whole = flushed and not held
+        folder = os.path.dirname(self.files.base)
+        self.files.close(delete=whole and self.options.burst_buf_del_on_close)
+        # a window keeps a descriptor for as long as it is referred to, and who has closed a file may keep its object
+        self.commits.group.use(None, None)
+        if whole:
+            if not (self.options.burst_buf_del_on_close and exists(self.system, folder)):
+                forget_folder(self.system, note_of(self.header.path), folder)
+        elif held:
+            warn_outside(
+                f"{self.header.path}: what was posted and is not in the file is kept in {folder}; 'pnc-vol replay' "
+                "with these two, or opening the file with recover=True, puts it there"
+            )

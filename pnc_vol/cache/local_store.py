@@ -1,0 +1,215 @@
+"""What one process keeps on its node: the cache file and the extent log beside it.
+
+Knows: both files, and in which order they are written. Does not know: the global file, threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from pnc_vol.append_log.private_folders import forget_folder, note_folders
+from pnc_vol.cache.cache_file import DATA, CacheFile, make_folder, note_of
+from pnc_vol.cache.extent_log import (
+    CUT,
+    EPOCH,
+    GROW,
+    HEADER,
+    RELEASED,
+    SUFFIX,
+    SYNCED,
+    THROUGH,
+    WRITE,
+    ExtentLog,
+    Subject,
+    checksum,
+    gathered,
+)
+from pnc_vol.cache.job_caches import JobCaches
+from pnc_vol.cache.queues import Held
+from pnc_vol.cache.ranges import Ranges
+from pnc_vol.drivers.base import Memory
+from pnc_vol.drivers.byte_copy import joined
+from pnc_vol.extents.blocks import rounds
+from pnc_vol.extents.model import Extents, before
+from pnc_vol.system import System, in_memory
+
+__all__ = ["LocalStore"]
+
+_ROW = 16
+"""Bytes of a range in the log's tables."""
+_ROUND = 16 << 20
+"""Bytes of one record of the log at most."""
+_LOG_LIMIT = 1 << 20
+"""Bytes of a log from which on it is begun anew when all data that it tells of are in the global file."""
+_MUCH, _MUCH_LOG = 256 << 20, 16 << 20
+"""Bytes written since then, and bytes of the log, from which on it is worth to wait for what is left."""
+_LITTLE = 16
+"""How many times as much as what is left."""
+
+
+class LocalStore:
+    """The cache file and the log of one process.
+
+    Parameters
+    ----------
+    system : System
+    job : JobCaches
+    subject : Subject
+
+    Attributes
+    ----------
+    file : CacheFile
+    log : ExtentLog
+
+    Raises
+    ------
+    OSError
+        The files cannot be made.
+    """
+
+    def __init__(self, system: System, job: JobCaches, subject: Subject) -> None:
+        self._subject, self._mates = subject, frozenset(map(str, job.directories))
+        self.folder = job.folder(subject.path, subject.rank)
+        make_folder(system, self.folder)
+        stem = os.path.join(self.folder, str(subject.rank))
+        # A file system in memory gives a page to a write when it is made, and takes twice as long to reserve it first.
+        file: CacheFile | None = None
+        try:
+            self.file = file = CacheFile(system, stem + DATA, reserve=not in_memory(self.folder))
+            self.log = ExtentLog(system, stem, subject)
+        except BaseException:
+            if file is not None:
+                file.close(keep=False)
+            with suppress(OSError):
+                system.rmdir(self.folder)
+            raise
+        self._written, self._log_mark = 0, 0
+        if not subject.rank:
+            with suppress(OSError):
+                # A recovery finds the caches of all ranks by it; without the note it has to be told the directories.
+                note_folders(system, note_of(subject.path), job.noted(subject.path), durable=False)
+
+    def write(self, extents: Extents, memory: Memory, epoch: int) -> None:
+        """Record extents, and write them to the cache file.
+
+        Raises
+        ------
+        OSError
+            There is no room, or the device failed; which of the bytes were written is not known.
+        """
+        for part in rounds(extents, _ROUND):
+            data = gathered(part, memory)
+            offset, length = joined(part.offset, part.length)
+            packed = Extents(offset, length, before(length))
+            self.log.extents(WRITE, epoch, packed, checksum=checksum(data))
+            self.file.write(packed, data)
+            self._written += data.nbytes
+
+    def through(self, ranges: Ranges, epoch: int) -> None:
+        """Record that ranges were written to the global file itself."""
+        self.log.extents(THROUGH, epoch, ranges.extents)
+
+    def hold(self, held: Held) -> None:
+        """Record what follows the data of its epoch."""
+        if held.reach:
+            self.log.note(GROW, held.epoch, held.reach)
+        if held.extents.length.size:
+            self.log.extents(HEADER, held.epoch, held.extents, checksum=checksum(held.data), data=held.data.tobytes())
+
+    def cut(self, nbytes: int, epoch: int) -> None:
+        """Record that the file was cut."""
+        self.log.note(CUT, epoch, nbytes)
+
+    def ended(self, epoch: int, synced: int) -> None:
+        """Record that an epoch ended, and of which ones the data are in the global file."""
+        if synced:
+            self.log.note(SYNCED, synced)
+        self.log.note(EPOCH, epoch)
+
+    def released(self, epoch: int) -> None:
+        """Record that what was held for epochs up to this one is in the global file."""
+        self.log.note(RELEASED, epoch)
+
+    def crowded(self, waiting: Callable[[], tuple[int, int]]) -> bool:
+        """Whether much was written since all data were in the global file last, and little of it is needed still.
+
+        waiting : callable, bytes that are not in the global file, and ranges of these.
+        """
+        if self._written <= _MUCH and self.log.nbytes <= self._log_mark + _MUCH_LOG:
+            return False
+        nbytes, count = waiting()
+        if self.log.nbytes > self._log_mark + max(_MUCH_LOG, _LITTLE * _ROW * count):
+            return True
+        if self._written > max(_MUCH, _LITTLE * nbytes):
+            # Of bytes that are written again and again the cache file has one copy.
+            self._written = self.file.allocated()
+        return self._written > max(_MUCH, _LITTLE * nbytes)
+
+    def emptied(self, epoch: int, ended: int, held: Iterable[Held], *, discard: bool) -> None:
+        """All data are in the global file: give the space back.
+
+        Parameters
+        ----------
+        epoch, ended : int, the epoch that has not ended, and the last one that has.
+        held : iterable of Held, what the log is needed for still.
+        discard : bool, the cache file need not be kept.
+
+        Raises
+        ------
+        OSError
+            There is no room to record it; nothing is lost.
+        """
+
+        def fill() -> None:
+            self.log.note(EPOCH, ended)
+            for one in held:
+                self.hold(one)
+
+        self.log.note(SYNCED, epoch)
+        self._written, self._log_mark = 0, self.log.nbytes
+        if discard:
+            self.file.empty()
+        if self.log.nbytes > _LOG_LIMIT:
+            self.log.restart(fill)
+            self._log_mark = self.log.nbytes
+
+    def sync(self) -> None:
+        """Bring both files to stable storage."""
+        self.file.sync()
+        self.log.sync()
+
+    def close(self, *, keep: bool) -> None:
+        """Let go of the files, and remove them unless they are to be kept; the last process removes the folder.
+
+        Until then an empty log stays: it says that this rank has nothing that is to be carried.
+        """
+        system = self.file.system
+        self.log.close(keep=keep)
+        self.file.close(keep=keep)
+        if keep:
+            return
+        with suppress(OSError):
+            names = system.listdir(self.folder)
+            if all(map(self._ended, names)):
+                # Before: what the note names and is not there is taken for lost. On nodes that do not share it, a
+                # folder of the same name may have what another node still holds.
+                shared = not self._mates.issuperset(name.removesuffix(SUFFIX) for name in names)
+                if not forget_folder(system, note_of(self._subject.path), self.folder, everywhere=shared):
+                    return
+                # Processes that end at the same time all come here.
+                for name in system.listdir(self.folder):
+                    with suppress(FileNotFoundError):
+                        system.unlink(os.path.join(self.folder, name))
+                system.rmdir(self.folder)
+
+    def _ended(self, name: str) -> bool:
+        """Whether a file of the folder is an empty log."""
+        return name.endswith(SUFFIX) and not self.file.system.lstat(os.path.join(self.folder, name)).st_size
+
+    def forget(self) -> None:
+        """Close the descriptors that a forked child got."""
+        self.log.forget()
+        with suppress(OSError):
+            self.file.system.close(self.file.fd)

@@ -1,0 +1,309 @@
+"""The three queues of what is to be carried to the global file, and what follows it.
+
+Knows: ranges, epochs. Does not know: threads, files; whoever calls holds the lock.
+
+As in E10, there is a *pending* queue (made, not given to a thread), a *submitted* queue (given, not through), and a
+*wait* queue (given, and nobody has waited for it yet). They are one for all threads, and the pending ranges of an epoch
+are one request that grows until it is submitted: a program that writes 10^7 small pieces needs no object for each.
+
+Rules
+-----
+1. No two threads are at one byte at the same time, and what is written to a byte while a thread is at it is carried
+   again afterwards. So the last write wins, whatever the number of threads.
+2. A byte that waits already is not added again: it is read from the cache file when its turn comes, and is new then. It
+   keeps its first epoch, since that one is complete only when this byte is in the file.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.cache.ranges import EMPTY, Ranges, ranges_of
+from pnc_vol.extents.model import Extents
+
+__all__ = ["HEADERS", "NO_EPOCH", "Held", "Lost", "Pending", "Queues", "SyncRequest"]
+
+SLICE = 8 << 20
+"""Bytes that a thread takes at once, about."""
+_MOST_RANGES = 1 << 16
+_FOLD = 256
+NO_EPOCH = 1 << 62
+_ATOMIC = 8
+"""Bytes of a record count: they lie in one page, so that no kill leaves a part of them in the file."""
+HEADERS = -1
+"""In the place of a thread's number: somebody writes what was held."""
+
+
+class SyncRequest:
+    """Ranges of one epoch that were given to the threads.
+
+    Attributes
+    ----------
+    epoch : int
+    left : Ranges, not begun yet.
+    nbytes : int, bytes of these.
+    inside : int, threads that carry a part of it.
+    future : Future of None, done when all of it is in the global file, or with the error of a part.
+    """
+
+    __slots__ = ("epoch", "future", "inside", "left", "nbytes")
+
+    def __init__(self, epoch: int, left: Ranges) -> None:
+        self.epoch, self.inside = epoch, 0
+        self.future: Future[None] = Future()
+        self.leave(left)
+
+    def leave(self, left: Ranges) -> None:
+        """These are left."""
+        self.left, self.nbytes = left, left.nbytes
+
+
+class Held(NamedTuple):
+    """What follows the data of an epoch.
+
+    epoch : int
+    extents : Extents, of the header or the record count; `place` is in `data`.
+    data : uint8[...]
+    reach : int, bytes that the file has then at least.
+    """
+
+    epoch: int
+    extents: Extents
+    data: npt.NDArray[np.uint8]
+    reach: int = 0
+
+    @property
+    def end(self) -> int:
+        """The byte behind its last one, or where the file then ends at least."""
+        ends = self.extents.offset + self.extents.length
+        return max(self.reach, int(ends.max())) if ends.size else self.reach
+
+    def covers(self, ranges: Ranges) -> bool:
+        """Whether it has a byte of these ranges."""
+        return ranges_of(self.extents.offset, self.extents.length).touches(ranges)
+
+    def below(self, nbytes: int) -> Held:
+        """What is left of it in a file that is cut."""
+        length = np.clip(nbytes - self.extents.offset, 0, self.extents.length)
+        return self._replace(extents=self.extents._replace(length=length), reach=min(self.reach, nbytes))
+
+
+class Lost(NamedTuple):
+    """Ranges that could not be carried, and why; without ranges what is held could not be written."""
+
+    ranges: Ranges
+    error: OSError
+
+
+class Pending:
+    """The pending ranges of an epoch; new ones are joined with the others from time to time."""
+
+    __slots__ = ("_new", "_old", "count", "nbytes")
+
+    def __init__(self) -> None:
+        self._old, self.count, self.nbytes = EMPTY, 0, 0
+        self._new: list[Ranges] = []
+
+    def add(self, ranges: Ranges) -> None:
+        self._new.append(ranges)
+        self.count += ranges.start.size
+        self.nbytes += ranges.nbytes
+        if len(self._new) >= _FOLD:
+            self.all()
+
+    def all(self) -> Ranges:
+        # Halves first: each byte of the small sets is moved few times, and of the large one once.
+        while len(self._new) > 1:
+            pairs = itertools.zip_longest(self._new[::2], self._new[1::2], fillvalue=EMPTY)
+            self._new = [a.plus(b) for a, b in pairs]
+        if self._new:
+            # an interruption in between leaves them twice, and loses none
+            self._old = self._old.plus(self._new[-1])
+            self._new.clear()
+            self.count, self.nbytes = self._old.start.size, self._old.nbytes
+        return self._old
+
+
+class Queues:
+    """What waits, who is at what, and what is held.
+
+    Attributes
+    ----------
+    alone : bool, no other rank has data.
+    submitted, wait : lists of SyncRequest
+    busy : dict of int to (int, Ranges)
+        Who is at which bytes, of which epoch: a thread by its number, from 1 on; others by numbers below `HEADERS`.
+    held : deque of Held, the oldest first.
+    ordered : bool, the data of the epoch are complete, and its header is being written.
+    ended, released : int, epochs.
+    """
+
+    def __init__(self, *, alone: bool) -> None:
+        self.alone = alone
+        self._pending: dict[int, Pending] = {}
+        self._union: Ranges | None = EMPTY
+        self.submitted: deque[SyncRequest] = deque()
+        self.wait: list[SyncRequest] = []
+        self.busy: dict[int, tuple[int, Ranges]] = {}
+        self.held: deque[Held] = deque()
+        self.ordered = False
+        self.ended = self.released = 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that has not ended."""
+        return self.ended + 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are not in the global file yet, about."""
+        queues = (self._pending.values(), self.submitted, (ranges for _, ranges in self.busy.values()))
+        return sum(part.nbytes for queue in queues for part in queue)
+
+    @property
+    def count(self) -> int:
+        """Ranges of these, about."""
+        waiting = sum(pending.count for pending in self._pending.values())
+        return waiting + sum(request.left.start.size for request in self.submitted)
+
+    @property
+    def empty(self) -> bool:
+        """Whether all data are in the global file."""
+        return not (self._pending or self.submitted or self.busy)
+
+    def unorder(self) -> None:
+        """The flush has failed: what it wrote after its data is not held any more."""
+        if self.ordered:
+            self.ordered, self.held = False, deque(held for held in self.held if held.epoch < self.epoch)
+
+    def add(self, ranges: Ranges) -> None:
+        """Ranges were written to the cache file."""
+        for request in self.submitted:
+            ranges = ranges.minus(request.left)
+        for epoch, pending in self._pending.items():
+            if epoch != self.epoch:
+                ranges = ranges.minus(pending.all())
+        if ranges.start.size:
+            self._again(self.epoch, ranges)
+
+    def _again(self, epoch: int, ranges: Ranges) -> None:
+        self._pending.setdefault(epoch, Pending()).add(ranges)
+        self._union = None
+
+    def _waiting(self, *, but: int = 0) -> Iterator[tuple[int, Ranges]]:
+        """Epochs and ranges that are not known to be in the global file, without what a thread is at."""
+        yield from ((epoch, pending.all()) for epoch, pending in self._pending.items())
+        yield from ((request.epoch, request.left) for request in self.submitted)
+        yield from (part for key, part in self.busy.items() if key != but)
+
+    def union(self) -> Ranges:
+        """All that is not known to be in the global file."""
+        if self._union is None:
+            self._union = EMPTY
+            for _, part in self._waiting():
+                self._union = self._union.plus(part)
+        return self._union
+
+    def without(self, ranges: Ranges, thread: int) -> Ranges:
+        """Of ranges that a thread is at, those that wait for nothing else."""
+        for _, part in self._waiting(but=thread):
+            ranges = ranges.minus(part)
+        return ranges
+
+    def synced(self) -> int:
+        """See `Holds.synced_epoch`."""
+        lowest = min((epoch for epoch, _ in self._waiting()), default=NO_EPOCH)
+        return min(self.ended + self.ordered, lowest - 1)
+
+    def releasable(self) -> bool:
+        """Whether the first of what is held may follow by itself.
+
+        That is a record count of a process that is alone: a longer header may have to be replaced with a journal, which
+        is the business of who calls `release`.
+        """
+        if not self.held or not self.alone:
+            return False
+        return self.held[0].epoch <= self.synced() and self.held[0].extents.nbytes <= _ATOMIC
+
+    def submit(self) -> None:
+        """Move what is pending to the submitted queue, the oldest epoch first."""
+        for epoch in sorted(self._pending):
+            ranges = self._pending[epoch].all()
+            if ranges.start.size:
+                request = SyncRequest(epoch, ranges)
+                self.submitted.append(request)
+                self.wait = [one for one in self.wait if not one.future.done()]
+                self.wait.append(request)
+            # last: what an interruption leaves here as well is carried twice, and nothing is lost
+            del self._pending[epoch]
+
+    def take(self, thread: int) -> tuple[SyncRequest | None, Ranges] | None:
+        """What a thread does next: a part of a request, or the first of what is held; None if there is nothing now."""
+        if HEADERS not in self.busy and self.releasable():
+            self.busy[HEADERS] = NO_EPOCH, EMPTY
+            return None, EMPTY
+        for request in self.submitted:
+            head, rest = request.left.split(SLICE, _MOST_RANGES)
+            free = self._free(head)
+            if not free.start.size and rest.start.size:
+                # Others are at the first part of it; perhaps not at all of it.
+                head, rest = request.left, EMPTY
+                free, _ = self._free(head).split(SLICE, _MOST_RANGES)
+            if free.start.size:
+                request.leave(rest if free is head else head.minus(free).plus(rest))
+                request.inside += 1
+                self.busy[thread] = request.epoch, free
+                return request, free
+        return None
+
+    def _free(self, ranges: Ranges) -> Ranges:
+        for _, part in self.busy.values():
+            ranges = ranges.minus(part)
+        return ranges
+
+    def give_back(self, thread: int, request: SyncRequest | None, ranges: Ranges, error: OSError | None) -> None:
+        """A thread is through with what it took, or has failed."""
+        del self.busy[HEADERS if request is None else thread]
+        self._union = None
+        if request is None:
+            if error is None:
+                self.held.popleft()
+            return
+        request.inside -= 1
+        if error is None:
+            self._settle(request)
+        else:
+            request.leave(request.left.plus(ranges))
+            self.give_up(request, error)
+
+    def give_up(self, request: SyncRequest, error: OSError) -> None:
+        """What is left of a request is pending again."""
+        if request in self.submitted:
+            self.submitted.remove(request)
+            request.future.set_exception(error)
+        self._again(request.epoch, request.left)
+        request.leave(EMPTY)
+
+    def _settle(self, request: SyncRequest) -> None:
+        """Note that a request is through, if it is."""
+        if not request.inside and not request.left.start.size and request in self.submitted:
+            self.submitted.remove(request)
+            request.future.set_result(None)
+
+    def leave(self, what: Callable[[Ranges], Ranges]) -> None:
+        """Of all that waits, leave a part."""
+        for epoch in list(self._pending):
+            left = what(self._pending.pop(epoch).all())
+            if left.start.size:
+                self._again(epoch, left)
+        for request in list(self.submitted):
+            request.leave(what(request.left))
+            self._settle(request)
+        self._union = None

@@ -1,0 +1,298 @@
+"""Caches of killed jobs: what they hold for a file is carried there.
+
+Knows: cache files and their logs, ranks by their numbers, epochs. Does not know: headers, datasets: it moves bytes.
+
+The file gets the state of the last flush that was complete on all ranks: the data of its epochs from all caches, and
+then the headers that were held for them.
+
+Rules
+-----
+1. What must not be carried is refused first (`cache_folders.refuse`), and then nothing is changed.
+2. Bytes that do not have the checksum that their log says, and a log that is damaged, are refused unless `salvage` is
+   set, and are then left out.
+3. Carrying twice changes nothing, and a recovery that is killed may be made again: caches are removed at its end.
+4. A cache is never older than its file: a file that has caches is not opened for writing before they are carried or
+   given up. They are not carried unasked: a cache knows its file by an inode number, which another program's file of
+   that name may have got.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pnc_vol.cache.cache_file import DATA, grow_file, write_extents
+from pnc_vol.cache.folders import (
+    Cache,
+    caches_in,
+    empty_logs,
+    find_caches,
+    forget_moved,
+    forget_noted,
+    missing_folders,
+    part_from,
+    refuse,
+    remove_caches,
+    shown,
+    sort_folders,
+    temporary_of_folder,
+)
+from pnc_vol.cache.ranges import Ranges
+from pnc_vol.disk.journal import recover as complete_journal
+from pnc_vol.disk.locking import Held
+from pnc_vol.errors import LogError, LogRefusedError
+from pnc_vol.extents.blocks import rounds
+from pnc_vol.settings.options import Options
+from pnc_vol.system import System, exists
+from pnc_vol.warn import warn_outside
+
+__all__ = ["CarriedCaches", "carry_caches", "look_after_caches", "replay_caches"]
+
+_BLOCK = 8 << 20
+
+
+@dataclass(slots=True)
+class CarriedCaches:
+    """What was carried.
+
+    Attributes
+    ----------
+    caches : int, cache files that were read.
+    nbytes : int, bytes of data.
+    headers : int, headers and record counts.
+    epoch : int, the last flush that the file now has; 0 if the caches held nothing.
+    unchecked, dropped : int
+        Bytes that later writes kept from being checked, and of writes whose flush was never complete.
+    messages : list of str
+    """
+
+    caches: int = 0
+    nbytes: int = 0
+    headers: int = 0
+    epoch: int = 0
+    unchecked: int = 0
+    dropped: int = 0
+    messages: list[str] = field(default_factory=list)
+
+
+def carry_caches(
+    path: str,
+    folders: Sequence[str],
+    *,
+    options: Options,
+    salvage: bool = False,
+    partial: bool = False,
+    any_file: bool = False,
+) -> CarriedCaches:
+    """Carry what the caches of ended jobs hold to a file; by one process.
+
+    Parameters
+    ----------
+    path : str
+    folders : sequence of str
+        Of one job those of all nodes; jobs in the order in which they ran.
+    options : Options
+    salvage, partial, any_file : bool, see the rules above.
+
+    Raises
+    ------
+    LogError
+        A log or a cache file is damaged; the file is as it was.
+    LogRefusedError
+        The caches may be good, and are not for this file, or not all there.
+    LockedError
+        Another process has the file open for writing.
+    OSError
+        Something cannot be read or written; the caches are kept.
+    """
+    system, report = options.system, CarriedCaches()
+    jobs: dict[str, list[Cache]] = {}
+    held = Held(system, path, options.locking)
+    try:
+        if folders and exists(system, path):
+            # Another process may be writing the file, with the caches carried or without; then it is too late to look.
+            held.take(path)
+        for folder in folders:
+            jobs.setdefault(os.path.basename(folder), []).extend(caches_in(system, folder))
+        for caches in jobs.values():
+            refuse(system, path, caches, salvage=salvage, partial=partial, any_file=any_file)
+        _carry_jobs(path, list(jobs.values()), report, system, salvage=salvage)
+    finally:
+        held.release()
+    return report
+
+
+def _carry_jobs(
+    path: str, jobs: Sequence[Sequence[Cache]], report: CarriedCaches, system: System, *, salvage: bool
+) -> None:
+    """Carry caches that were not refused to a file that nobody else writes."""
+    if any(cache.log.header is not None for caches in jobs for cache in caches):
+        # A header that was following when the job was killed; otherwise it would be put over a later one some day.
+        complete_journal(system, path, writable=True)
+    for caches in jobs:
+        last = min((cache.log.ended for cache in caches), default=0)
+        wrong = [cache.wrong(last) for cache in caches]
+        bad = [f"{cache.stem}{DATA}" for cache, ranges in zip(caches, wrong, strict=True) if ranges.start.size]
+        if bad and not salvage:
+            raise LogError(
+                f"{', '.join(bad)}: bytes do not have the checksum of their log; salvage carries the others",
+                field="data",
+            )
+        report.messages += [f"{name}: bytes with a wrong checksum are left out" for name in bad]
+        _carry(path, caches, wrong, last, report, system)
+
+
+def _carry(
+    path: str, caches: Sequence[Cache], wrong: Sequence[Ranges], last: int, report: CarriedCaches, system: System
+) -> None:
+    """Data by epoch, then what was held for these epochs."""
+    fd = system.open(path, os.O_RDWR)
+    try:
+        for epoch, cache, ranges in _by_epoch(caches, wrong):
+            if epoch > last:
+                report.dropped += ranges.nbytes
+                continue
+            for part in rounds(ranges.extents, _BLOCK):
+                packed = part._replace(place=part.place - part.place[0])
+                data = cache.read(packed)
+                if data.nbytes < packed.nbytes:
+                    raise LogError(f"{cache.stem}{DATA} is shorter than its log says", field="data")
+                write_extents(system, fd, packed, data)
+            report.nbytes += ranges.nbytes
+        system.fdatasync(fd)
+        held = [one for cache in caches for one in cache.log.held if one.epoch <= last]
+        for one in held:
+            grow_file(system, fd, one.reach)
+            write_extents(system, fd, one.extents, one.data)
+        system.fsync(fd)
+    finally:
+        system.close(fd)
+    report.headers += len(held)
+    report.caches += len(caches)
+    report.unchecked += sum(cache.log.unchecked for cache in caches)
+    report.epoch = last if last < 1 << 62 else 0
+    torn = sum(cache.log.torn_bytes for cache in caches)
+    if torn:
+        report.messages.append(f"{torn} bytes at the ends of extent logs dropped: records that were being written")
+
+
+def _by_epoch(caches: Sequence[Cache], wrong: Sequence[Ranges]) -> Iterator[tuple[int, Cache, Ranges]]:
+    """What is missing, in the order of epochs, in each of them in the order of ranks."""
+    for epoch in sorted({epoch for cache in caches for epoch in cache.log.missing}):
+        for cache, bad in zip(caches, wrong, strict=True):
+            if epoch in cache.log.missing:
+                yield epoch, cache, cache.log.missing[epoch].minus(bad)
+
+
+def replay_caches(
+    path: str,
+    names: Sequence[str] | None,
+    *,
+    options: Options,
+    salvage: bool = False,
+    partial: bool = False,
+    any_file: bool = False,
+) -> CarriedCaches:
+    """Carry the caches in some folders, or those that ended jobs left of a file.
+
+    Folders that are named are kept, and their logs marked as done; others are removed.
+
+    Raises
+    ------
+    LogError, OSError
+        As `carry_caches`; also if a running job has them.
+    """
+    system, flags = options.system, {"salvage": salvage, "partial": partial, "any_file": any_file}
+    if names is not None:
+        report = carry_caches(path, names, options=options, **flags)
+        empty_logs(system, names)
+        forget_moved(system, path, names)
+        return report
+    found = find_caches(system, path, options)
+    if found.alive and not found.gone:
+        raise LogRefusedError(
+            f"{path}: a running job has its cache in {', '.join(found.alive)}; replay when it has ended", field="lock"
+        )
+    own, foreign, done = sort_folders(system, path, found.gone)
+    # First: another node may have noted a folder of the same name.
+    remove_caches(system, path, done, carried=False)
+    missing = missing_folders(system, path, found.closed)
+    if missing and not own and not partial:
+        raise LogRefusedError(
+            f"{path}: its caches cannot be read here: {shown(missing)}. What was flushed last may be there "
+            "alone: replay on that host, or bring the folders here and name them; partial gives them up",
+            field="rank",
+        )
+    if any_file or not own:
+        # Where all are of another file they are named, so that the refusal says which.
+        own, foreign = [folder for folder in found.gone if folder not in done], []
+    report = carry_caches(path, own, options=options, **flags)
+    report.messages += [f"not looked into: {folder}: {why}" for folder, why in found.closed.items()]
+    report.messages += [f"not carried: {folder}: it is of another file, which had this name" for folder in foreign]
+    remove_caches(system, path, own, carried=True)
+    if partial:
+        report.messages += [f"given up: {line}" for line in missing]
+        forget_noted(system, path, missing)
+    return report
+
+
+def look_after_caches(path: str, options: Options, *, writable: bool, replaced: bool) -> None:
+    """Carry, refuse or tell of the caches that a killed job left of a file; on rank 0, before the file is opened.
+
+    Raises
+    ------
+    LogError
+        The file is opened for writing, and its caches hold data that are not carried to it: `recover` is not set, or a
+        cache is damaged or not there. All are kept.
+    """
+    system = options.system
+    found = find_caches(system, path, options)
+    own, foreign, done = sort_folders(system, path, found.gone)
+    if writable:
+        remove_caches(system, path, done, carried=False)
+    missing = {} if replaced else missing_folders(system, path, found.closed)
+    others = {folder: why for folder, why in found.closed.items() if not any(line.endswith(folder) for line in missing)}
+    if others:
+        warn_outside(f"{path}: caches of this file are not read: {shown(others)}")
+    if replaced or not exists(system, path):
+        own, foreign = [], own + foreign
+        part_from(system, path, foreign)
+    elif options.recover == "any-file":
+        own, foreign = [folder for folder in found.gone if folder not in done], []
+    for folder in foreign:
+        work = temporary_of_folder(system, path, folder)
+        if work:
+            whose, advice = f"{work!r}, which did not have its final name yet", f"'pnc-vol replay {work}' carries them"
+        else:
+            whose = "another file that had this name"
+            advice = (
+                "'pnc-vol log FOLDER' shows them, 'pnc-vol replay --any-file FILE FOLDER' carries them all the same"
+            )
+        warn_outside(
+            f"{path}: a job that ended early left data of {whose}, in caches in {folder}. They are kept and not put "
+            f"into this file; {advice}"
+        )
+    if missing:
+        text = (
+            f"{path}: caches of this file cannot be read here: {shown(missing)}. If their job has ended, "
+            "what it flushed last may be missing in the file: 'pnc-vol replay' on that host, or with their folders "
+            "brought here, puts it there; 'pnc-vol replay --partial FILE' gives it up"
+        )
+        if writable:
+            raise LogRefusedError(f"{text}. Until then the file can only be read{_OLDER}", field="rank")
+        warn_outside(text)
+    if own and options.recover and writable:
+        carry_caches(path, own, options=options, any_file=options.recover == "any-file")
+        remove_caches(system, path, own, carried=True)
+    elif own:
+        text = (
+            f"{path}: a job that ended early left data in caches, in {', '.join(own)}, that may not be in the file; "
+            "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE', carries them there"
+        )
+        if writable:
+            raise LogRefusedError(f"{text}. Until then the file can only be read{_OLDER}", field="file")
+        warn_outside(text)
+
+
+_OLDER = ": what is written to it now would later be covered by the older data of these caches"

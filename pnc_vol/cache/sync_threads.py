@@ -1,0 +1,378 @@
+"""The threads that carry what is in the cache file to the global file.
+
+Knows: the queues, threads. Does not know: files; it calls functions that carry ranges. No thread calls MPI.
+
+Rules
+-----
+1. What cannot be carried stays pending, and so does the rest until the epoch ends or somebody drains.
+2. A thread that ends by an error that is not the file's is replaced, and the error is told like one of the file.
+3. Threads are started when there is work for them. They are daemons: the interpreter joins others before it calls what
+   would end them.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from pnc_vol.cache.queues import HEADERS, NO_EPOCH, Held, Lost, Queues, SyncRequest
+from pnc_vol.cache.ranges import EMPTY, Ranges
+from pnc_vol.system import PAGE
+
+__all__ = ["SyncThreads"]
+
+_LOOK = 0.5
+"""Seconds after which somebody who waits looks whether the threads live."""
+
+
+class SyncThreads:
+    """The queues, and the threads that empty them; its methods may be called from any thread.
+
+    Parameters
+    ----------
+    carry : callable
+        Takes ranges and the number of the thread, and brings them to the global file, or raises `OSError`.
+    write_held : callable
+        Takes a `Held`, and puts it into the global file, or raises `OSError`.
+    idle : callable
+        Called by a thread when all data are in the global file.
+    threads : int
+    immediate : bool
+        Pending ranges are submitted as soon as a thread has nothing to do.
+    alone : bool
+        No other rank has data: a record count follows as soon as this process's data are in the file.
+    """
+
+    def __init__(
+        self,
+        carry: Callable[[Ranges, int], None],
+        write_held: Callable[[Held], None],
+        idle: Callable[[], None],
+        *,
+        threads: int,
+        immediate: bool,
+        alone: bool,
+    ) -> None:
+        self._carry, self._write_held, self._idle = carry, write_held, idle
+        self._number, self._immediate = threads, immediate
+        self._changed = threading.Condition(threading.RLock())
+        self._queues = Queues(alone=alone)
+        self._lost: list[Lost] = []
+        self._threads: list[threading.Thread] = []
+        self._stop = self._halted = False
+        self._readers = 0
+
+    # ------------------------------------------------------------------------------------ from the program
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that has not ended."""
+        return self._queues.epoch
+
+    @property
+    def ended(self) -> int:
+        """The last epoch that has ended."""
+        return self._queues.ended
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other rank has data."""
+        return self._queues.alone
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the data of the epoch are complete, and its header is being written."""
+        return self._queues.ordered
+
+    @property
+    def released(self) -> int:
+        """The highest epoch that was released."""
+        return self._queues.released
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are not in the global file yet, about."""
+        with self._changed:
+            return self._queues.nbytes
+
+    @property
+    def weight(self) -> int:
+        """The same, with a page for each range: what a range takes on the device at least, and more than in memory."""
+        with self._changed:
+            return self._queues.nbytes + PAGE * self._queues.count
+
+    def waiting(self) -> tuple[int, int]:
+        """Bytes that are not in the global file yet, and ranges of these, about."""
+        with self._changed:
+            return self._queues.nbytes, self._queues.count
+
+    def order(self) -> None:
+        """The data of the epoch are complete."""
+        with self._changed:
+            self._queues.ordered = True
+
+    def unorder(self) -> None:
+        """The flush has failed: its data are not complete, and what describes them is forgotten."""
+        with self._changed:
+            self._await(lambda: HEADERS not in self._queues.busy)
+            self._queues.unorder()
+
+    def end_epoch(self) -> int:
+        """The epoch ends; its number. Threads that stopped at an error try again."""
+        with self._changed:
+            self._queues.ordered = self._halted = False
+            self._queues.ended += 1
+            self._wake()
+            return self._queues.ended
+
+    def add(self, ranges: Ranges) -> None:
+        """Ranges were written to the cache file."""
+        with self._changed:
+            self._queues.add(ranges)
+            if self._immediate:
+                self._wake()
+
+    def hold(self, held: Held) -> None:
+        """Something follows the data of its epoch."""
+        with self._changed:
+            self._queues.held.append(held)
+            self._wake()
+
+    def held(self) -> list[Held]:
+        """What is held, or released and not written yet, oldest first."""
+        with self._changed:
+            return list(self._queues.held)
+
+    def release(self, epoch: int) -> None:
+        """All ranks' data of epochs up to this one are in the global file: write what is held for these.
+
+        Raises
+        ------
+        OSError
+            It could not be written, and is still held.
+        """
+        queues = self._queues
+        with self._changed:
+            queues.released = max(queues.released, epoch)
+        while (held := self._begin_header(epoch)) is not None:
+            done = False
+            try:
+                self._write_held(held)
+                done = True
+            finally:
+                with self._changed:
+                    queues.give_back(HEADERS, None, EMPTY, None if done else OSError())
+                    self._changed.notify_all()
+
+    def _begin_header(self, epoch: int) -> Held | None:
+        """The first of what is held, if it is of an epoch up to this one; nobody else writes it then."""
+        queues = self._queues
+        with self._changed:
+            self._await(lambda: HEADERS not in queues.busy)
+            if not queues.held or queues.held[0].epoch > epoch:
+                return None
+            queues.busy[HEADERS] = NO_EPOCH, EMPTY
+            return queues.held[0]
+
+    def release_alone(self) -> None:
+        """As `release`, for all epochs that are in the file, if no other rank has data of them."""
+        if self._queues.alone:
+            self.release(self.synced_epoch())
+
+    def submit(self) -> None:
+        """Give all that is pending to the threads, without waiting."""
+        with self._changed:
+            self._queues.submit()
+            self._wake()
+
+    def unsynced(self) -> Ranges:
+        """All that is not known to be in the global file."""
+        with self._changed:
+            return self._queues.union()
+
+    def synced_epoch(self) -> int:
+        """See `Holds.synced_epoch`."""
+        with self._changed:
+            return self._queues.synced()
+
+    @contextmanager
+    def reading(self) -> Iterator[tuple[Ranges, list[Held]]]:
+        """What waits, and what is held; the cache file is not emptied meanwhile."""
+        with self._changed:
+            self._readers += 1
+            found = self._queues.union(), list(self._queues.held)
+        try:
+            yield found
+        finally:
+            with self._changed:
+                self._readers -= 1
+
+    @contextmanager
+    def quiet(self) -> Iterator[bool]:
+        """Whether nothing waits and nobody reads; if so, nothing is added and nobody begins to read meanwhile."""
+        with self._changed:
+            yield self._queues.empty and not self._readers
+
+    def done_with(self, ranges: Ranges, thread: int) -> Ranges:
+        """Of ranges that a thread has carried, those that wait for nothing else."""
+        with self._changed:
+            return self._queues.without(ranges, thread)
+
+    def forget(self, ranges: Ranges, *, act: Callable[[], None]) -> None:
+        """Do something to the global file that takes the place of all that waits for these ranges.
+
+        No thread is at these bytes meanwhile. If it raises, they wait as before.
+        """
+        queues, key = self._queues, HEADERS - 1 - threading.get_ident()
+        with self._changed:
+            self._await(lambda: not any(part.touches(ranges) for _, part in queues.busy.values()))
+            queues.busy[key] = queues.epoch, ranges
+        try:
+            act()
+            with self._changed:
+                queues.leave(lambda waiting: waiting.minus(ranges))
+        finally:
+            with self._changed:
+                del queues.busy[key]
+                queues.leave(lambda waiting: waiting)
+                self._changed.notify_all()
+
+    def cut(self, nbytes: int) -> None:
+        """Forget what lies behind a byte, when no thread is at it."""
+        with self._changed:
+            busy = self._queues.busy
+            # What is held may reach behind it, too.
+            self._await(
+                lambda: (
+                    HEADERS not in busy
+                    and not any(part.end.size and part.end[-1] > nbytes for _, part in busy.values())
+                )
+            )
+            self._queues.leave(lambda waiting: waiting.below(nbytes))
+            self._queues.held = deque(held.below(nbytes) for held in self._queues.held)
+
+    def told(self) -> list[Lost]:
+        """What was lost since this was asked last; the threads try again when the epoch ends."""
+        with self._changed:
+            lost, self._lost = self._lost, []
+            return lost
+
+    def drain(self) -> list[Lost]:
+        """Wait until all is carried, and what is released is written; what could not be is told, and stays."""
+        queues = self._queues
+        with self._changed:
+            # What was lost before and is carried now is no news.
+            self._lost, self._halted = [], False
+            while not self._halted:
+                queues.submit()
+                if not (queues.submitted or queues.busy or queues.releasable()):
+                    break
+                self._wake()
+                for request in queues.wait[:]:
+                    self._await(lambda request=request: self._halted or request.future.done())  # type: ignore[misc]
+                self._await(lambda: self._halted or not (queues.busy or queues.releasable()))
+            self._await(lambda: not any(key >= HEADERS for key in queues.busy))
+            lost, self._lost = self._lost, []
+            return lost
+
+    def settle(self) -> None:
+        """Wait as `drain` does; what could not be carried is told to whoever asks next."""
+        lost = self.drain()
+        with self._changed:
+            self._lost = lost + self._lost
+
+    def stop(self) -> None:
+        """End the threads; what is queued stays."""
+        with self._changed:
+            self._stop = True
+            self._changed.notify_all()
+            threads, self._threads = self._threads, []
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    # ------------------------------------------------------------------------------------------ threads
+
+    def _wake(self) -> None:
+        """Let the threads look, and start those that are missing."""
+        self._changed.notify_all()
+        if self._stop or (len(self._threads) == self._number and all(one.is_alive() for one in self._threads)):
+            return
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        taken = {thread.name for thread in self._threads}
+        for number in range(1, self._number + 1):
+            name = f"pnc_vol sync {number}"
+            if name not in taken:
+                thread = threading.Thread(target=self._run, args=(number,), name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _next(self, number: int) -> tuple[SyncRequest | None, Ranges] | None:
+        if self._halted:
+            return None
+        if self._immediate and not self._queues.submitted:
+            self._queues.submit()
+        return self._queues.take(number)
+
+    def _run(self, number: int) -> None:
+        while True:
+            with self._changed:
+                while not self._stop and (work := self._next(number)) is None:
+                    self._changed.wait()
+                if self._stop:
+                    return
+                assert work is not None
+                request, ranges = work
+                held = self._queues.held[0] if request is None else None
+            call = partial(self._carry, ranges, number) if held is None else partial(self._write_held, held)
+            error = _error_of(call)
+            if self._through(number, request, ranges, error) and (failed := _error_of(self._idle)) is not None:
+                with self._changed:
+                    self._lost.append(Lost(EMPTY, failed))
+            if error is not None and error.__cause__ is not None:
+                return
+
+    def _through(self, number: int, request: SyncRequest | None, ranges: Ranges, error: OSError | None) -> bool:
+        """A thread has done its part, or failed; whether all data are in the global file now."""
+        with self._changed:
+            if error is not None:
+                self._lost.append(Lost(ranges, error))
+                self._halted = True
+            self._queues.give_back(number, request, ranges, error)
+            self._changed.notify_all()
+            return request is not None and self._queues.empty
+
+    def _await(self, done: Callable[[], bool]) -> None:
+        """Wait, and look after the threads meanwhile."""
+        while not done():
+            if self._changed.wait(_LOOK) or done() or any(thread.is_alive() for thread in self._threads):
+                continue
+            queues, error = self._queues, OSError(errno.EIO, "all sync threads have ended")
+            for key in [key for key in queues.busy if key >= HEADERS]:
+                # No thread is left that could give it back.
+                epoch, ranges = queues.busy.pop(key)
+                if ranges.start.size:
+                    queues.give_up(SyncRequest(epoch, ranges), error)
+            for request in list(queues.submitted):
+                queues.give_up(request, error)
+            self._lost.append(Lost(EMPTY, error))
+            self._halted = True
+            return
+
+
+def _error_of(call: Callable[[], None]) -> OSError | None:
+    """What a call raised; an error that is not the file's ends the thread, and is the cause of this one."""
+    try:
+        call()
+    except OSError as error:
+        error.__cause__ = None
+        return error
+    except BaseException as error:
+        made = OSError(errno.EIO, f"a sync thread ended with {type(error).__name__}: {error}")
+        made.__cause__ = error
+        return made
+    return None

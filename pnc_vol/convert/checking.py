@@ -1,0 +1,206 @@
+"""Whether a file is valid, and whether its markers describe what is in it.
+
+Knows: files, and which values markers lean on. Does not know: the rules (`format.check`, `mapping.marker_check`).
+
+Rules
+-----
+1. What a file is as NetCDF comes first; a header that is wrong has no markers to look at.
+2. Values are looked at where a marker makes others depend on them: lengths of rows, paths of references. They are read
+   in blocks.
+3. Nothing that a marker says is an error: every other program reads the file as before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pnc_vol.api.arguments import is_address
+from pnc_vol.api.file import File
+from pnc_vol.blob.subfiles import names_set, subfile_path
+from pnc_vol.convert.readers import problems
+from pnc_vol.disk.naming import check_place
+from pnc_vol.drivers.stack import open_stack
+from pnc_vol.errors import NeedBytes, PncVolError, PncVolWarning
+from pnc_vol.extents.blocks import blocks
+from pnc_vol.extents.selection import select
+from pnc_vol.format import check as rules
+from pnc_vol.format.decode import decode
+from pnc_vol.format.model import Finding
+from pnc_vol.mapping.composite import is_ragged
+from pnc_vol.mapping.marker_check import examine, warning
+from pnc_vol.mapping.markers import Findings, shown
+from pnc_vol.mapping.special import metadata_of
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.system import REAL, System
+from pnc_vol.system.full_io import read_at
+
+__all__ = ["check", "with_header"]
+
+T = TypeVar("T")
+
+_BLOCK, _REFERENCE = 1 << 20, 128
+"""Bytes of references that are looked at together, and of one of them."""
+
+
+def with_header(system: System, fd: int, ask: Callable[..., T]) -> T:
+    """What `ask` says of the first bytes of a file; it is given more until it does not raise `NeedBytes`.
+
+    Parameters
+    ----------
+    system : System
+    fd : int
+    ask : callable
+        ``ask(data, file_size=...)``, as `format.decode.decode` and `format.check.check` are.
+    """
+    return _with_bytes(partial(read_at, system, fd), system.fstat(fd).st_size, ask)
+
+
+def _with_bytes(read: Callable[[bytearray, int], int], nbytes: int, ask: Callable[..., T]) -> T:
+    """The same of `nbytes` bytes that a function reads: into a buffer, from an offset on."""
+    wanted = min(nbytes, 1 << 16)
+    while True:
+        data = bytearray(wanted)
+        got = read(data, 0)
+        try:
+            return ask(memoryview(data)[:got], file_size=nbytes)
+        except NeedBytes as more:
+            if got < wanted:
+                raise OSError(errno.EIO, "the file became shorter while it was read; try again") from None
+            wanted = more.nbytes
+
+
+def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequence[str] = ()) -> list[Finding]:
+    """List what is wrong with a file: as NetCDF, and in what its markers say.
+
+    Parameters
+    ----------
+    path : path-like, or an address such as ``https://host/file.nc``
+    values : bool
+        Look at lengths of rows and at references too, which means to read them.
+    readers : sequence of str
+        Programs that will read the file: ``"gdal"``, ``"scipy"``, and others of `interop.readers`.
+
+    Returns
+    -------
+    list of Finding
+        ``severity`` is ``"error"`` for what makes readers refuse the file or read wrong values, else ``"warning"``.
+        What is said of markers has the field `mapping.names.MARKER`, no offset (-1), and is a warning: it was ignored.
+        What keeps a program of `readers` from reading a valid file is an error whose field is the program's name.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    ValueError
+        A program that is not known.
+
+    Examples
+    --------
+    >>> import pnc_vol
+    >>> with pnc_vol.File("good.nc", "w") as f:
+    ...     f["a/b"] = 1
+    >>> pnc_vol.check("good.nc")
+    []
+    """
+    system = REAL
+    if names_set(system, os.fspath(path)):
+        return _of_set(os.fspath(path), system)
+    with _header_bytes(os.fspath(path), system) as (read, nbytes):
+        findings = _with_bytes(read, nbytes, rules.check)
+        if any(finding.severity == "error" for finding in findings):
+            return findings
+        decoded = _with_bytes(read, nbytes, decode)
+    for name in readers:
+        findings += problems(decoded.header, name)
+    findings += examine(decoded.header)
+    if values:
+        findings += map(warning, _of_values(os.fspath(path), system))
+    return findings
+
+
+@contextmanager
+def _header_bytes(path: str, system: System) -> Iterator[tuple[Callable[[bytearray, int], int], int]]:
+    """What reads a file, or what is under an address, into a buffer from an offset on; and how long it is."""
+    if is_address(path):
+        with closing(open_stack("remote", path, writable=False)) as driver:
+            yield lambda buffer, offset: driver.read_one(np.frombuffer(buffer, np.uint8), offset), driver.size()
+        return
+    check_place(system.stat(path), path, exclusive=False)
+    fd = system.open(path, os.O_RDONLY)
+    try:
+        yield partial(read_at, system, fd), system.fstat(fd).st_size
+    finally:
+        system.close(fd)
+
+
+def _of_set(path: str, system: System) -> list[Finding]:
+    """What is wrong with a set of subfiles: with each of them, and with what they say together."""
+    findings: list[Finding] = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", PncVolWarning)
+        try:
+            with File(path, "r", system=system) as f:
+                known: Any = f.id.handle.session.file_set
+                tree = f.id.node.tree
+                if f.id.handle.session.disk.layout.name == "blob":
+                    for number in range(known.count):
+                        name = subfile_path(path, number)
+                        found = check(name, values=False)
+                        findings += [one._replace(message=f"{name}: {one.message}") for one in found]
+                for k, dims in enumerate(known.files.dims, 1):
+                    none = known.files.lookup(k).index.coverage().none
+                    left = [uid for uid, of in known.files.assigned.items() if of == k]
+                    names = [tree.datasets[uid].path for uid in left if uid not in known.files.supplements]
+                    if none and names:
+                        shape = " x ".join(map(str, dims))
+                        text = f"{none} elements of {names[0]!r} ({shape}) and {len(names) - 1} more are in no blob"
+                        findings.append(Finding("warning", -1, f"D{k}", none, text))
+        except PncVolError as error:
+            offset, field = getattr(error, "offset", None), str(getattr(error, "field", ""))
+            findings.append(Finding("error", -1 if offset is None else offset, field or "set", None, str(error)))
+    return findings + [Finding("warning", -1, "set", None, str(one.message)) for one in told]
+
+
+def _of_values(path: str, system: System) -> Findings:
+    """Rows that take more values than there are, and references to what is not there."""
+
+    found = Findings()
+    with warnings.catch_warnings():
+        # what they say is said already
+        warnings.simplefilter("ignore", PncVolWarning)
+        with File(path, "r", system=system) as f:
+            tree = f.id.node.tree
+            for node in [node for node in tree.datasets.values() if node.parts]:
+                try:
+                    for sentence in _of_dataset(f, node):
+                        found.append(f"dataset {shown(node.path)}: {sentence}")
+                except PncVolError as error:
+                    found.append(str(error))
+    return found
+
+
+def _of_dataset(f: Any, node: DatasetNode) -> Iterator[str]:
+    dtype, shape, session = node.element.dtype, node.shape or (), f.id.handle.session
+    if is_ragged(dtype):
+        if 0 not in shape:
+            # the last row asks for the lengths of all
+            session.read(node, select(shape, tuple(n - 1 for n in shape)))
+        return
+    kind = metadata_of(dtype).get("ref")
+    for block in blocks(shape, _REFERENCE, _BLOCK) if kind is not None else ():
+        for reference in session.read(node, select(shape, block)).ravel().tolist():
+            if reference and reference.path not in f:
+                yield f"a reference leads to {shown(reference.path)}, which is not there"
+            elif reference and kind is not None and kind.__name__ == "RegionReference":
+                try:
+                    f[reference.path].regionref.selection(reference)
+                except (PncVolError, AttributeError) as error:
+                    yield f"a reference does not fit {shown(reference.path)}: {error}"

@@ -1,0 +1,253 @@
+"""The values of datasets copied from one open file into another, block by block.
+
+Knows: h5py's objects, which both files have; references. Does not know: how the target was defined.
+
+Rules
+-----
+1. Memory does not grow with the datasets: values are copied in blocks.
+2. Only failures to read or write values (`OSError`) end a copy; a reference that leads to nothing is noted.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.convert import inspect_hdf5, writing_hdf5
+from pnc_vol.convert.references import References
+from pnc_vol.convert.report import Ledger
+from pnc_vol.extents.blocks import blocks
+from pnc_vol.file.post import write_stored
+from pnc_vol.mapping.special import check_string_dtype
+from pnc_vol.system import REAL
+from pnc_vol.system.full_io import read_at
+
+__all__ = ["CopiedValues"]
+
+Bytes = npt.NDArray[np.uint8]
+
+STRING = 16
+"""Bytes of a string of varying length in an HDF5 file, besides its characters."""
+
+LEAST_STORED = 1 << 20
+"""Bytes of a dataset from which on its numbers are copied from file to file."""
+
+STORED = 32 << 20
+"""Bytes of numbers that are copied from file to file between two reports of progress."""
+
+NUMBERS = 3 << 20
+"""Bytes of numbers that are copied at a time where there are no chunks: they stay in a cache."""
+
+
+class CopiedValues:
+    """Copies the values of datasets that both files have under one path.
+
+    Parameters
+    ----------
+    source, target : File
+        Open files, of h5py or of ours.
+    ledger : Ledger
+        Gets the bytes that were copied, and lost references.
+    to_netcdf : bool
+        The target is ours, the source is h5py's; else the other way round.
+    block_bytes : int
+        Bytes of values in memory at once.
+    progress : callable or None
+        ``progress(done, total, path)`` in bytes.
+    widest : callable, optional
+        ``widest(path, nbytes, held)`` may refuse strings that take `nbytes` in the target and `held` in the source.
+
+    Attributes
+    ----------
+    references : References, translates those in values.
+    total : int, bytes of all values that will be copied; the caller counts them.
+    widths : dict of str to int, bytes of the longest string of datasets of strings of varying length.
+    room : uint8[...], for blocks of numbers.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        target: Any,
+        ledger: Ledger,
+        *,
+        to_netcdf: bool,
+        block_bytes: int,
+        progress: Callable[[int, int, str], None] | None,
+        widest: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        self.source, self.target, self.ledger = source, target, ledger
+        self.references = References(source, target, to_netcdf=to_netcdf)
+        self.to_netcdf = to_netcdf
+        self.block_bytes = block_bytes
+        self.progress = progress
+        self.widest = widest
+        self.total = self.done = 0
+        self.widths: dict[str, int] = {}
+        self.room = np.empty(0, np.uint8)
+
+    def place(self, paths: list[str]) -> None:
+        """Give all variables of a NetCDF target their places before any value is there: no value moves or waits.
+
+        What is copied whole is not filled either.
+        """
+        nodes = [self.target[path].id.node for path in paths]
+        for path in paths:
+            source = self.source[path]
+            if _varies(source) and source.size:
+                self.widths[path] = self.widest_first(source, self.target[path])
+        if not any(node.parts for node in nodes):
+            # Rows of varying length have no places before they are known.
+            self.target.id.handle.session.posted.write_whole_of(node.uid for node in nodes)
+            self.target.flush()
+
+    def copy(self, path: str) -> None:
+        """Copy the values of one dataset, block by block."""
+        source, target = self.source[path], self.target[path]
+        shape = source.shape
+        if shape is None or 0 in shape:
+            return
+        plain = source.dtype.kind in "iuf" and shape != ()
+        itemsize, most = inspect_hdf5.bytes_in_memory(source), self.block_bytes
+        chunks = self.chunks(source, target)
+        if plain and chunks is None and self.to_netcdf and self.as_stored(path, source, target):
+            return
+        if path in self.widths:
+            itemsize = inspect_hdf5.STRING_BYTES + 2 * self.widths[path]
+        if plain and chunks is None:
+            most = min(most, NUMBERS)
+        for block in blocks(shape, itemsize, most, chunks):
+            data = self.numbers(source, block) if plain else _read(source, block or ())
+            self.put(path, source, target, block, data)
+            self.copied(path, np.asarray(data).size * source.dtype.itemsize)
+
+    def copied(self, path: str, nbytes: int) -> None:
+        """Count what was copied."""
+        self.ledger.bytes += nbytes
+        self.done += nbytes
+        if self.progress is not None:
+            self.progress(self.done, self.total, path)
+
+    def as_stored(self, path: str, source: Any, target: Any) -> bool:
+        """Copy numbers that an HDF5 file has in one piece, from file to file; False if that cannot be done.
+
+        Each block is read, turned round and written while it is in the cache; the HDF5 library is not asked. Less
+        than `LEAST_STORED` is posted as usual: a write before the flush gives the variables a place, and then those
+        that have none yet (strings) come behind them in the header, and in the order of creation.
+        """
+        node, session = target.id.node, target.id.check()
+        stored = inspect_hdf5.stored_whole(source)
+        wanted = node.element.file_dtype
+        if (
+            stored is None
+            or source.nbytes < LEAST_STORED
+            or node.element.kind != "number"
+            or wanted.newbyteorder("=") != source.dtype.newbyteorder("=")
+        ):
+            return False
+        fd, offset = stored
+        itemsize, swaps = wanted.itemsize, wanted != source.dtype
+        step = max(1, STORED // itemsize)
+        for first in range(0, source.size, step):
+            count, begin = min(step, source.size - first), offset + first * itemsize
+
+            def read(memory: Bytes, behind: int, begin: int = begin) -> None:
+                with _named(source):
+                    if read_at(REAL, fd, memory.data, begin + behind) < memory.nbytes:
+                        raise OSError(errno.EIO, "the file ends before the values")
+                if swaps:
+                    memory.view(source.dtype).byteswap(inplace=True)
+
+            with session.lock:
+                if not write_stored(session, node, first, count, read):
+                    return False
+            self.copied(path, count * itemsize)
+        return True
+
+    def chunks(self, source: Any, target: Any) -> Any:
+        """The shape of the chunks of whichever is HDF5; None if it has none."""
+        return getattr(source if self.to_netcdf else target, "chunks", None)
+
+    def numbers(self, source: Any, block: tuple[slice, ...]) -> Any:
+        """A block of numbers, in memory that the next block has again: new memory costs as much as the copy into it."""
+        shape, dtype = tuple(axis.stop - axis.start for axis in block), source.dtype
+        nbytes = prod(shape) * dtype.itemsize
+        if nbytes > self.room.nbytes:
+            self.room = np.empty(nbytes, np.uint8)
+        data = self.room[:nbytes].view(dtype).reshape(shape)
+        with _named(source):
+            source.read_direct(data, block)
+        return data
+
+    def put(self, path: str, source: Any, target: Any, block: tuple[slice, ...], data: Any) -> None:
+        """Write a block of values of the source to the target."""
+        if inspect_hdf5.refers(source.dtype):
+            with self.noted(path):
+                data = self.references.values(data, source.dtype, tuple(axis.stop - axis.start for axis in block))
+        if self.to_netcdf:
+            target[block or ()] = data
+        else:
+            writing_hdf5.write_block(target, block, data)
+
+    def widest_first(self, source: Any, target: Any) -> int:
+        """Write the longest string before all others: a wider string later would lay the variable out anew.
+
+        Returns
+        -------
+        int
+            Its bytes.
+        """
+        longest, where, held = 0, (), 0
+        itemsize, chunks = inspect_hdf5.bytes_in_memory(source), self.chunks(source, target)
+        for block in blocks(source.shape, itemsize, self.block_bytes, chunks):
+            texts = np.asarray(_read(source, block or ()), dtype=object)
+            lengths = np.fromiter((len(_bytes(text)) for text in texts.flat), np.int64, texts.size)
+            held += int(lengths.sum()) + STRING * lengths.size
+            if lengths.size and lengths.max() > longest:
+                longest = int(lengths.max())
+                at = np.unravel_index(int(lengths.argmax()), texts.shape)
+                where = tuple(int(i) + axis.start for i, axis in zip(at, block, strict=True))
+        if self.widest is not None:
+            self.widest(source.name, longest * source.size, held)
+        if longest:
+            target[where or ()] = source[where or ()]
+        return longest
+
+    @contextmanager
+    def noted(self, where: str) -> Iterator[None]:
+        """Note as lost the references translated in the block that lead to nothing in the target."""
+        before = self.references.missing
+        yield
+        if count := self.references.missing - before:
+            what = f"{count} reference{'s' if count > 1 else ''}"
+            self.ledger.lose(where, what, "the target has not what they lead to; they are null")
+
+
+def _varies(source: Any) -> bool:
+    """Whether a dataset is of strings of varying length."""
+    return source.dtype.kind == "O" and check_string_dtype(source.dtype) is not None
+
+
+def _read(source: Any, selection: tuple[slice, ...]) -> Any:
+    """A block of values."""
+    with _named(source):
+        return source[selection]
+
+
+@contextmanager
+def _named(source: Any) -> Iterator[None]:
+    """What fails inside is an `OSError` with the dataset's name, which the libraries' own errors lack."""
+    try:
+        yield
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        raise OSError(getattr(error, "errno", None) or errno.EIO, f"{source.name} cannot be read: {error}") from error
+
+
+def _bytes(text: Any) -> bytes:
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text

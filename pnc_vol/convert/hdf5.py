@@ -1,0 +1,378 @@
+"""HDF5 files to NetCDF files and back, with a report of what was kept.
+
+Knows: both kinds of file through their h5py-like objects, temporary names, the report. Does not know: how values
+are copied (`interop.transfer`), how either format is laid out.
+
+Rules
+-----
+1. The direction follows from the first bytes of the source, never from its name.
+2. The target has its final name only when it is whole: it is written under a temporary name beside it.
+3. Memory does not grow with the datasets: values go through in blocks.
+4. Paths stored inside the source are not followed: links are reported, not opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Literal
+
+from pnc_vol.api.arguments import is_address, refuse_remote
+from pnc_vol.api.file import File
+from pnc_vol.blob.subfiles import names_set
+from pnc_vol.burst.recovery.leftovers import look_after_leftovers
+from pnc_vol.convert import inspect_hdf5, space
+from pnc_vol.convert.copied_values import CopiedValues
+from pnc_vol.convert.link_state import warn_if_stale
+from pnc_vol.convert.report import Ledger, LossError, Report
+from pnc_vol.convert.transfer import Transfer
+from pnc_vol.disk import signature as recognise
+from pnc_vol.disk.locking import Held
+from pnc_vol.disk.naming import check_place, mode_of_new, name_new
+from pnc_vol.errors import NotCDFError, PncVolError, ShortFileWarning
+from pnc_vol.format.check import short_data
+from pnc_vol.optional import require_h5py
+from pnc_vol.settings.options import resolve
+from pnc_vol.system import REAL, System, exists, is_folder
+from pnc_vol.system.full_io import read_at
+
+__all__ = ["LossError", "Report", "check_names", "convert", "kind_of", "open_either", "published"]
+
+Kind = Literal["hdf5", "netcdf"]
+Progress = Callable[[int, int, str], None]
+
+MIB = 1024 * 1024
+BUFFER = 2 * MIB
+"""Bytes of the target's queue: what is smaller is written together."""
+
+
+def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
+    """Whether a file is HDF5 or classic NetCDF, by its first bytes.
+
+    Parameters
+    ----------
+    path : path-like
+    system : System
+
+    Raises
+    ------
+    NotCDFError
+        It is neither.
+    OSError
+        It cannot be read.
+    """
+
+    path = os.fspath(path)
+    if is_address(os.fsdecode(path)) or names_set(system, path):
+        # whichever files the subfiles are, `File` shows what a NetCDF file would have; and it says what an address is
+        return "netcdf"
+    check_place(system.stat(path), path, exclusive=False)
+    fd = system.open(path, os.O_RDONLY)
+    try:
+        kind = recognise.kind_of(system, fd)
+        head = bytearray(8)
+        length = read_at(system, fd, head, 0)
+    finally:
+        system.close(fd)
+    if kind == recognise.NETCDF:
+        return "netcdf"
+    if kind == recognise.HDF5:
+        return "hdf5"
+    begins = f"a file that begins with {bytes(head[:length])!r}" if length else "an empty file"
+    found = f"a file packed with {kind}" if kind else begins
+    raise NotCDFError(
+        f"Neither HDF5 nor classic NetCDF: {found}; give a file that h5py or netCDF4 opens.", offset=0, field="magic"
+    )
+
+
+def open_either(path: str | os.PathLike[str], *, kind: Kind | None = None) -> Any:
+    """Open a file for reading: an h5py file, or ours, which looks the same.
+
+    Raises
+    ------
+    NotCDFError, OSError
+        As `kind_of`, and what opening raises.
+    MissingPackageError
+        It is an HDF5 file, and h5py is not installed.
+    """
+    if (kind or kind_of(path)) == "netcdf":
+        return File(os.fspath(path), "r")
+    opened = require_h5py(f"Reading the HDF5 file {os.fsdecode(path)}").File(os.fspath(path), "r")
+    warn_if_stale(path, opened)
+    return opened
+
+
+@contextlib.contextmanager
+def published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
+    """A temporary name that becomes `target` if the block ends well, and is removed if it does not."""
+    # what a symbolic link leads to is replaced, not the link
+    target = system.realpath(target)
+    folder, name = os.path.split(target)
+    # The name of the file is kept short, so that a long target name does not exceed what the system takes.
+    temporary = os.path.join(folder, f".{name[:100]}.{system.token()}.part")
+    held = Held(system, target, resolve({}).locking)
+    try:
+        if overwrite:
+            held.may_replace(target)
+        yield temporary
+        if exists(system, target):
+            # what is replaced may be on stable storage: what takes its name is, too
+            fd = system.open(temporary, os.O_RDWR)
+            try:
+                system.fsync(fd)
+            finally:
+                system.close(fd)
+        if overwrite:
+            held.may_replace(target)
+            look_after_leftovers(target, target, resolve({"system": system}), writable=True, replaced=True)
+            system.rename(temporary, target)
+        else:
+            name_new(system, temporary, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            system.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = target
+        raise
+    finally:
+        held.release()
+
+
+def check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:
+    """Refuse a target that is the source, has no folder, or exists without `overwrite`."""
+    refuse_remote(target, "write the file here, and copy it there")
+    folder = os.path.dirname(system.realpath(target))
+    if not is_folder(system, folder):
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist; make it first, or write elsewhere", folder)
+    if not exists(system, target):
+        return
+    if not overwrite:
+        raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", target)
+    mode_of_new(system, target, exclusive=False)
+    with contextlib.suppress(FileNotFoundError):
+        one, other = system.stat(source), system.stat(target)
+        if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino):
+            raise FileExistsError(errno.EEXIST, "The target is the source itself; give another name", target)
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+    block_bytes: int = 16 * MIB,
+    strict: bool = False,
+    overwrite: bool = False,
+    compression: str | int | None = None,
+    compression_opts: Any = None,
+    follow_external: bool = False,
+    allow_sparse: bool = False,
+    system: System = REAL,
+    **options: Any,
+) -> Report:
+    """Copy an HDF5 file into a NetCDF file, or a NetCDF file into an HDF5 file.
+
+    Parameters
+    ----------
+    source, target : path-like
+        The source's content decides the direction.
+    progress : callable, optional
+        Called as ``progress(done, total, path)`` after each block, in bytes of values.
+    block_bytes : int
+        Bytes of values held at once; a compressed chunk may be up to four times as large.
+    strict : bool
+        Raise `LossError`, and write no target, if something cannot be kept.
+    overwrite : bool
+        Replace the target if it exists.
+    compression, compression_opts
+        For an HDF5 target, as h5py's `create_dataset` takes them.
+    follow_external : bool
+        Copy values that an HDF5 source keeps in other files: external storage, and virtual datasets of other files.
+        Otherwise such a dataset is among the lost, and no other file is opened.
+    allow_sparse : bool
+        Convert a file that declares far more values than it holds (by more than 64 MiB and four times its size). They
+        are written to the target as fill values.
+    system : System
+        The calls of the operating system, for the target; an HDF5 target is written by the HDF5 library.
+    **options
+        For a NetCDF target, as `pnc_vol.File` takes them: ``format="CDF-2"``, ``separator="."``...
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    FileExistsError
+        The target exists and `overwrite` is False, or it is the source.
+    FileNotFoundError
+        There is no source, or no folder for the target.
+    NotCDFError
+        The source is neither HDF5 nor classic NetCDF.
+    MissingPackageError
+        h5py, which reads and writes the HDF5 file, is not installed; the extra `hdf5` brings it.
+    ValueError
+        h5py has no such compression.
+    LossError
+        Something cannot be kept and `strict` is True.
+    LimitError
+        The source declares far more than it holds, and `allow_sparse` is False.
+    OSError
+        The target's file system has no room for the values; reading or writing failed. There is no target then, or the
+        old one.
+
+    Examples
+    --------
+    >>> report = convert("in.h5", "out.nc")                            # doctest: +SKIP
+    >>> report.complete                                                # doctest: +SKIP
+    True
+    """
+    started = time.monotonic()
+    source, target = os.fspath(source), os.fspath(target)
+    check_names(source, target, overwrite=overwrite, system=system)
+    kind = kind_of(source, system=system)
+    if kind == "netcdf" and options:
+        raise TypeError(f"convert() to HDF5 has no option {min(options)!r}; it belongs to NetCDF targets")
+    if kind == "hdf5" and (compression is not None or compression_opts is not None):
+        raise TypeError("convert() to NetCDF cannot compress: the format has no compression; leave the option out")
+    if compression is not None:
+        _check_compression(compression, compression_opts)
+    storage = {"compression": compression, "compression_opts": compression_opts} if compression is not None else {}
+    ledger = Ledger()
+
+    def report() -> Report:
+        return Report(
+            source=source,
+            target=target,
+            direction="HDF5 -> NetCDF" if kind == "hdf5" else "NetCDF -> HDF5",
+            groups=ledger.groups,
+            datasets=ledger.datasets,
+            attributes=ledger.attributes,
+            bytes=ledger.bytes,
+            seconds=time.monotonic() - started,
+            peak_bytes=_peak_bytes(),
+            by_convention=tuple(ledger.by_convention),
+            dropped=tuple(ledger.dropped),
+            lost=tuple(ledger.lost),
+        )
+
+    with published(target, overwrite=overwrite, system=system) as temporary:
+        with (
+            _damage_told(source) if kind == "hdf5" else contextlib.nullcontext(),
+            _admitted(source, kind, target, follow=follow_external, allow=allow_sparse, packed=bool(storage)) as reader,
+            _new_file(temporary, reader, kind, system, options) as writer,
+        ):
+            Transfer(
+                reader,
+                writer,
+                ledger,
+                to_netcdf=kind == "hdf5",
+                values=CopiedValues(
+                    reader,
+                    writer,
+                    ledger,
+                    to_netcdf=kind == "hdf5",
+                    block_bytes=block_bytes,
+                    progress=progress,
+                    widest=partial(_check_strings, source, target, allow=allow_sparse),
+                ),
+                storage=storage,
+                follow_external=follow_external,
+            ).run()
+            for path, nbytes in _missing(reader) if kind == "netcdf" else ():
+                why = f"{nbytes} bytes are missing at the end of the file; the fill value stands for them"
+                ledger.lose(path, "values", why)
+        if strict and ledger.lost:
+            first = ledger.lost[0]
+            number = f"{len(ledger.lost)} thing{'s' if len(ledger.lost) > 1 else ''}"
+            raise LossError(
+                f"{number} cannot be kept, the first is {first.what} of {first.path} ({first.why}); "
+                "convert without strict=True to leave them out.",
+                report(),
+            )
+    return report()
+
+
+@contextlib.contextmanager
+def _damage_told(source: str) -> Iterator[None]:
+    """What h5py raises in its own code for a damaged file, as an error that says so."""
+    try:
+        yield
+    except (RuntimeError, KeyError, ValueError) as error:
+        places = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+        if isinstance(error, PncVolError) or "h5py" not in places[-1]:
+            raise
+        first = (str(error).strip("'\"").splitlines() or [type(error).__name__])[0]
+        text = f"the HDF5 library cannot read it ({first}); the file is damaged: use another copy"
+        raise OSError(errno.EIO, text, source) from error
+
+
+def _check_compression(name: object, opts: object) -> None:
+    """Refuse what h5py cannot compress with, before anything is made.
+
+    Raises
+    ------
+    ValueError
+    """
+    h5py = require_h5py("Writing an HDF5 file")
+    try:
+        with h5py.File("compression", "w", driver="core", backing_store=False) as probe:
+            probe.create_dataset("x", (1,), "u1", chunks=(1,), compression=name, compression_opts=opts)
+    except (ValueError, TypeError) as error:
+        known = ", ".join(each for each in ("gzip", "lzf", "szip") if each in h5py.filters.encode)
+        text = f"compression={name!r} is not possible: {error}; h5py here has {known}, and 0 to 9 for levels of gzip"
+        raise ValueError(text) from None
+
+
+def _missing(reader: File) -> list[tuple[str, int]]:
+    """The datasets of which a file that was cut does not have all values, and how many bytes of each are missing."""
+    disk, tree = reader.id.handle.session.disk, reader.id.node.tree
+    paths = {node.cdf_name: node.path for node in tree.datasets.values()}
+    found = [] if disk.layout.several_files else short_data(disk.header, disk.driver.size())
+    return [(paths.get(name, name), nbytes) for name, nbytes in found]
+
+
+@contextlib.contextmanager
+def _admitted(source: str, kind: Kind, target: str, *, follow: bool, allow: bool, packed: bool) -> Iterator[Any]:
+    """The open source, if what it declares is there, and the target has room for it."""
+    with warnings.catch_warnings():
+        # the report says what is missing
+        warnings.simplefilter("ignore", ShortFileWarning)
+        opened = open_either(source, kind=kind)
+    with opened as reader:
+        size = space.declared_by(reader, follow_external=follow)
+        space.refuse_sparse(source, size, allowed=allow)
+        if not packed:
+            space.refuse_full(os.path.dirname(REAL.realpath(target)), size.declared)
+        yield reader
+
+
+def _check_strings(source: str, target: str, path: str, nbytes: int, held: int, *, allow: bool) -> None:
+    """Refuse strings that get one common width would take far more than the source holds."""
+    space.refuse_wide(source, path, nbytes, held, allowed=allow)
+    space.refuse_full(os.path.dirname(REAL.realpath(target)), nbytes)
+
+
+def _new_file(path: str, source: Any, source_kind: Kind, system: System, options: dict[str, Any]) -> Any:
+    """An empty file of the other kind, which keeps the order of its members if the source does."""
+    tracked = inspect_hdf5.is_tracked(source["/"])
+    if source_kind == "hdf5":
+        ordered = {"track_order": tracked and not inspect_hdf5.is_netcdf4(source)}
+        # Values go to their places from the blocks in which they are read: there is no use in a large queue.
+        return File(path, "w", system=system, **{"buffer_size": BUFFER} | ordered | options)
+    # The version bounds allow attributes above 64 KiB; files stay readable by every HDF5 since 1.8.
+    return require_h5py("Writing an HDF5 file").File(path, "w", track_order=tracked, libver=("v108", "latest"))
+
+
+def _peak_bytes() -> int:
+    """The largest resident memory so far; Linux counts KiB, macOS bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

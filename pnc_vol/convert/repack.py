@@ -1,0 +1,326 @@
+"""A file written again without what is not used in it: `repack`.
+
+Knows: headers, places, which processes may have the file open. Does not know: how the new file is written
+(`interop.rewriting`); values:
+a variable's bytes are copied as they are.
+
+Rules
+-----
+1. Definitions stay as they are, names that only other programs would give included.
+   Where they lie changes, and the number of records, if no dataset is that long any more.
+2. What may change the source meanwhile is refused where it can be known, and found out afterwards where it cannot.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.blob.subfiles import names_set
+from pnc_vol.burst.folders import find_logs
+from pnc_vol.burst.recovery.leftovers import abandoned_logs
+from pnc_vol.cache.folders import find_caches, sort_folders
+from pnc_vol.convert.rewriting import Copying, Progress, rewrite, same_file
+from pnc_vol.disk.existing import open_existing
+from pnc_vol.disk.locking import Held
+from pnc_vol.disk.naming import check_place
+from pnc_vol.errors import CorruptHeaderError, DefinitionError, LogRefusedError, NotYetError
+from pnc_vol.file.registry import refuse_open
+from pnc_vol.format.check import short_data
+from pnc_vol.format.decode import Decoded
+from pnc_vol.format.encode import encode
+from pnc_vol.format.limits import check_limits
+from pnc_vol.format.model import Header
+from pnc_vol.format.moving import Moves, moves
+from pnc_vol.format.placing import Alignment, place
+from pnc_vol.format.sizes import begin_rec, data_end, record_size, record_vars
+from pnc_vol.layout.registry import refuse_other_layouts
+from pnc_vol.mapping.flatten import numrecs_of
+from pnc_vol.mapping.unflatten import from_header
+from pnc_vol.settings.options import Options, resolve
+from pnc_vol.system import REAL, System, exists
+
+__all__ = ["Repacked", "repack", "repack_on"]
+
+
+@dataclass(frozen=True, slots=True)
+class Repacked:
+    """What a repack did, or would do.
+
+    source, target : str, paths; the same if the file was repacked in place.
+    before, after : int, bytes of the two files.
+    records : int, bytes of `gained` that were records that no dataset has any more.
+    missing : int, bytes of data that are missing at the end of the source, and of the target.
+    written : bool, False after a dry run, and if there was nothing to gain.
+    seconds : float
+    """
+
+    source: str
+    target: str
+    before: int
+    after: int
+    records: int
+    missing: int
+    written: bool
+    seconds: float
+
+    @property
+    def gained(self) -> int:
+        """Bytes that the target is smaller than the source; negative if it is larger."""
+        return self.before - self.after
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One file, looked at: where everything goes."""
+
+    old: Header
+    new: Header
+    content: bytes
+    pieces: Moves
+    before: int
+    after: int
+    missing: int
+    same: bool
+
+
+def repack(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
+    *,
+    format: str | None = None,
+    header_reserve: int | None = None,
+    var_align: int | None = None,
+    record_align: int | None = None,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    comm: Any = None,
+) -> Repacked:
+    """Write a file again without the space that nothing uses: of deleted and relaid datasets, dropped records, headers.
+
+    Values, attributes, names, their order, and all that markers say are those of the source. Any NetCDF classic
+    file will do.
+
+    Parameters
+    ----------
+    source : path-like
+    target : path-like, optional
+        None: the file takes its own place, once it is whole. It keeps its permissions, and its owner where the system
+        allows that; a symbolic link stays one.
+    format : str, optional
+        ``"CDF-1"``, ``"CDF-2"`` or ``"CDF-5"``; by default the source's.
+    header_reserve : int, optional
+        Bytes kept free behind the header, for attributes and datasets to come.
+    var_align, record_align : int, optional
+        The first variable, and the first record, begin at multiples of so many bytes.
+    overwrite : bool
+        Replace the target if it exists.
+    dry_run : bool
+        Only say what would be gained.
+    progress : callable, optional
+        Called as ``progress(done, total, path)``, in bytes of values.
+    comm : optional
+        Only a communicator of one rank: this is the work of one process.
+
+    Returns
+    -------
+    Repacked
+
+    Raises
+    ------
+    FormatError
+        The source is no NetCDF classic file, or not a valid one.
+    LogRefusedError
+        A job has a burst-buffer log of the file, or left one.
+    DefinitionError
+        The version that was asked for cannot hold what is in the file.
+    FileExistsError
+        The target exists and `overwrite` is False.
+    OSError
+        The target is the source; this process has the file open for writing; reading or writing failed. The source is
+        as it was then, and there is no target, or the old one.
+
+    Examples
+    --------
+    >>> import pnc_vol
+    >>> with pnc_vol.File("grown.nc", "w") as f:
+    ...     f["gone"], f["kept"] = [0.0] * 1000, [1.0, 2.0]
+    >>> with pnc_vol.File("grown.nc", "r+") as f:
+    ...     del f["gone"]
+    >>> pnc_vol.repack("grown.nc").gained >= 8000
+    True
+    """
+    if comm is not None and comm.Get_size() > 1:
+        raise NotYetError(
+            "repack() runs in one process: call it on one rank, without comm=, after all ranks have closed the file"
+        )
+    asked = {"header_reserve": header_reserve, "var_align": var_align, "record_align": record_align, "format": format}
+    given = {name: value for name, value in asked.items() if value is not None}
+    return repack_on(REAL, source, target, overwrite=overwrite, dry_run=dry_run, progress=progress, **given)
+
+
+def repack_on(
+    system: System,
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    **given: Any,
+) -> Repacked:
+    """`repack` on a system; `given` are the options of the new file that were asked for."""
+    started = time.monotonic()
+    path, goal = os.fspath(source), os.fspath(source if target is None else target)
+    options = resolve({**given, "system": system})
+    if names_set(system, path):
+        raise DefinitionError(f"{path}: a set of subfiles is not repacked; 'pnc-vol replay' makes one file of it")
+    real = system.realpath(os.path.abspath(path))
+    _check(path, goal, real, in_place=target is None, overwrite=overwrite, options=options)
+    in_place = not dry_run and target is None
+    held = Held(system, goal, options.locking)
+    existing = open_existing(system, path, real, writable=in_place, hold=held.lock if in_place else None)
+    fd = existing.fd
+    held.keep(fd, existing.key)
+    try:
+        before = system.fstat(fd)
+        refuse_other_layouts(path, existing.decoded.header)
+        job = _plan(existing.decoded, before.st_size, options, keep_version="format" not in given)
+        better = bool(given) or job.after < job.before
+        wanted = not dry_run and (target is not None or (better and not job.same))
+        if wanted:
+            rewrite(
+                Copying(job.content, job.pieces, job.after, real, before, progress),
+                fd,
+                system.realpath(os.path.abspath(goal)),
+                exclusive=not overwrite and target is not None,
+                system=system,
+                held=held,
+            )
+    finally:
+        held.release()
+    done = wanted or dry_run
+    return Repacked(
+        source=path,
+        target=goal,
+        before=job.before,
+        after=job.after if done else job.before,
+        records=(job.old.numrecs - job.new.numrecs) * record_size(job.old) if done else 0,
+        missing=job.missing,
+        written=wanted,
+        seconds=time.monotonic() - started,
+    )
+
+
+# --------------------------------------------------------------------------------------------- what is refused
+
+
+def _check(path: str, goal: str, real: str, *, in_place: bool, overwrite: bool, options: Options) -> None:
+    """Refuse what cannot be the source or the target."""
+    system = options.system
+    there = system.stat(path)
+    check_place(there, path, exclusive=False)
+    # also one that is only read from: what is posted is not in it yet
+    refuse_open(real, path)
+    _refuse_logs(path, real, options)
+    if in_place:
+        if there.st_nlink > 1:
+            text = f"it has {there.st_nlink} names (hard links), and the others would keep the old file; give a target"
+            raise OSError(errno.EMLINK, text, path)
+        return
+    target = system.realpath(os.path.abspath(goal))
+    if target == real or (exists(system, target) and same_file(there, system.stat(target))):
+        raise OSError(errno.EINVAL, "the target is the source itself; repack it in place instead", goal)
+    if exists(system, target):
+        if not overwrite:
+            raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", goal)
+        refuse_open(target, goal, replaced=True)
+        _refuse_logs(goal, target, options)
+
+
+def _refuse_logs(path: str, real: str, options: Options) -> None:
+    """Refuse if data are in a log or a cache: they are not in the file, and belong to the file as it is."""
+    system = options.system
+    for folder in sort_folders(system, real, find_caches(system, real, options).gone).own:
+        raise LogRefusedError(
+            f"{path}: a job that ended early left data in caches, in {folder}, that may not be in it; "
+            f"'pnc-vol replay {path}' or pnc_vol.replay() puts them there; repack afterwards"
+        )
+    for folder in find_logs(options.system, real, os.path.dirname(real)).alive:
+        raise LogRefusedError(f"{path}: a job writes to it through a log in {folder}; repack when the job has ended")
+    for folder in abandoned_logs(real, options):
+        raise LogRefusedError(
+            f"{path}: a job that ended early left posted data that are not in it, in {folder}; "
+            f"'pnc-vol replay {path}' or pnc_vol.replay() puts them there; repack afterwards"
+        )
+
+
+# ------------------------------------------------------------------------------------------ where everything goes
+
+
+def _plan(decoded: Decoded, nbytes: int, options: Options, *, keep_version: bool) -> _Job:
+    old = decoded.header
+    version = old.version if keep_version else options.version
+    reserve = options.header_reserve or 0
+    how = Alignment(options.var_align, options.record_align, reserve)
+    wanted = replace(old, version=version, numrecs=_records(old))
+    check_limits(wanted)
+    new = place(wanted, how)
+    _check_records(decoded, new)
+    content = encode(new, check=False)
+    pieces = _there(moves(_whole(old, nbytes), new, range(len(new.vars))), nbytes)
+    missing = sum(n for _, n in short_data(old, nbytes))
+    end = max(data_end(new), len(content) + reserve)
+    if missing:
+        end = max(len(content), int((pieces.dst + pieces.length).max(initial=0)))
+    same = new == old and end == nbytes
+    return _Job(old, new, content, pieces, nbytes, end, missing, same)
+
+
+def _records(header: Header) -> int:
+    """Records that some dataset has."""
+    if not header.numrecs or not record_vars(header):
+        return header.numrecs
+    tree = from_header(header)
+    # of a file that contradicts itself nothing is thrown away
+    return header.numrecs if tree.findings else min(header.numrecs, numrecs_of(tree))
+
+
+def _whole(header: Header, nbytes: int) -> Header:
+    """The header without records that begin behind the end of the file, however many it declares."""
+    start, step = begin_rec(header), record_size(header)
+    if start is None or not step:
+        return header
+    return replace(header, numrecs=min(header.numrecs, max(0, -(-(nbytes - start) // step))))
+
+
+def _check_records(decoded: Decoded, new: Header) -> None:
+    """Refuse a record with gaps, whose parts lie in the next record as well."""
+    old = decoded.header
+    first = begin_rec(old)
+    if first is None or old.numrecs < 2:
+        return
+    start = begin_rec(new) or 0
+    for i in record_vars(old):
+        begin = old.vars[i].begin
+        if begin - first != new.vars[i].begin - start:
+            raise CorruptHeaderError(
+                f"var[{i}].begin is {begin}: records overlap, so that no file holds all their values; "
+                "see 'pnc-vol check'",
+                offset=decoded.var_at[i],
+                field=f"var[{i}].begin",
+                value=begin,
+            )
+
+
+def _there(pieces: Moves, nbytes: int) -> Moves:
+    """What of the pieces the file has."""
+    length = np.minimum(pieces.length, nbytes - pieces.src)
+    keep = length > 0
+    return Moves(pieces.src[keep], pieces.dst[keep], length[keep])

@@ -1,0 +1,349 @@
+"""The objects of one open file copied into another, empty one.
+
+Knows: h5py's objects, which both files have. Does not know: paths of files, temporary names, formats' bytes.
+
+Rules
+-----
+1. Everything is defined before any value is copied: a NetCDF header is then complete before the first block.
+2. Objects are made in the order in which the source lists them: of creation where it tracks that.
+3. What the target refuses is noted in the ledger with the target's own words, and left out; only failures to read or
+   write values (`OSError`) end the transfer.
+4. HDF5's bookkeeping of dimension scales is never copied as attributes; it becomes scales and labels.
+5. References are copied when everything that they may lead to is there.
+6. Files that the source refers to are not opened, unless that was asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pnc_vol.convert import inspect_hdf5, notes, writing_hdf5
+from pnc_vol.convert.copied_values import CopiedValues
+from pnc_vol.convert.other_files import outside
+from pnc_vol.convert.report import Ledger
+from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeError
+from pnc_vol.mapping.special import Empty
+
+__all__ = ["Transfer"]
+
+#: What a target raises when it cannot hold something, as opposed to failing at it.
+REFUSALS = (DefinitionError, NotYetError, NameExistsError, RangeError, TypeError, ValueError, NotImplementedError)
+
+
+class Transfer:
+    """One copy.
+
+    Parameters
+    ----------
+    source, target : File
+        Open files, of h5py or of ours; the target is empty.
+    ledger : Ledger
+        Gets counts and notes.
+    to_netcdf : bool
+        The target is ours, the source is h5py's; else the other way round.
+    values : CopiedValues
+        Copies the values when all is defined.
+    storage : dict
+        Keywords for the target's datasets that have a shape.
+    follow_external : bool
+        Copy values that HDF5 keeps in other files.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        target: Any,
+        ledger: Ledger,
+        *,
+        to_netcdf: bool,
+        values: CopiedValues,
+        storage: dict[str, Any],
+        follow_external: bool = False,
+    ) -> None:
+        self.source, self.target, self.ledger = source, target, ledger
+        self.follow_external = follow_external
+        self.values, self.references = values, values.references
+        self.later: list[tuple[Any, Any]] = []
+        """Objects, of the source and of the target, whose attributes hold references."""
+        self.to_netcdf = to_netcdf
+        self.storage = storage
+        self.copied: list[str] = []
+        """Paths of the datasets in the target, in order of definition."""
+        self.scales: dict[str, str] = {}
+        """Path of each netCDF-4 dimension without a variable: the dimension's name."""
+        self.dimensions: dict[str, Any] = {}
+        """Scales that were made in an HDF5 file for dimensions of NetCDF that have no variable."""
+        self.objects: dict[Any, str] = {}
+        """Objects of the source that have several names: the path under which each was copied."""
+
+    def run(self) -> None:
+        """Define all, then copy all values.
+
+        Raises
+        ------
+        OSError
+            Values cannot be read or written.
+        """
+        self.define()
+        if self.to_netcdf:
+            self.values.place(self.copied)
+        for path in self.copied:
+            self.values.copy(path)
+        self.target.flush()
+        notes.of_fill_values(self.ledger, self.source, self.target, self.copied, to_netcdf=self.to_netcdf)
+        if self.to_netcdf:
+            notes.of_spellings(self.ledger, self.target, self.copied, self.scales)
+
+    def define(self) -> None:
+        """Define all, without values."""
+        self.objects[self.source["/"]] = "/"
+        self.references.note(self.source["/"], "/")
+        self.attributes(self.source, self.target)
+        self.group(self.source, self.target)
+        for source, target in self.later:
+            self.attributes(source, target, now=True)
+        for path in self.copied:
+            self.scale(path)
+        used = {name for path in self.copied for name in self.axes(path)}
+        for path in sorted(self.scales.keys() - used):
+            self.ledger.lose(path, "dimension", "no dataset that was kept uses it")
+
+    # ------------------------------------------------------------------------------------------ definitions
+
+    def group(self, source: Any, target: Any) -> None:
+        """Define what a group holds."""
+        for name in inspect_hdf5.members(source):
+            path = f"{source.name.rstrip('/')}/{name}"
+            try:
+                link = source.get(name, getlink=True)
+                if type(link).__name__ == "SoftLink":
+                    self.link(path, name, target, link.path)
+                    continue
+                if type(link).__name__ != "HardLink":
+                    self.ledger.lose(path, repr(link), "the file that it points to is not converted with this one")
+                    continue
+                member = source[name]
+            except (OSError, KeyError, RuntimeError, TypeError) as error:
+                self.ledger.lose(path, "object", error)
+                continue
+            self.member(path, name, member, target)
+        if self.to_netcdf:
+            notes.of_order(self.ledger, source, target)
+
+    def link(self, path: str, name: str, target: Any, points_to: str) -> None:
+        """Make a soft link."""
+        module = importlib.import_module("pnc_vol.api.objects" if self.to_netcdf else "h5py")
+        try:
+            target[name] = module.SoftLink(points_to)
+        except (*REFUSALS, OSError, RuntimeError) as error:
+            self.ledger.lose(path, "soft link", error)
+
+    def second_name(self, path: str, name: str, target: Any, first: str) -> None:
+        """Make a hard link to what was defined already."""
+        try:
+            target[name] = self.target[first]
+        except (*REFUSALS, OSError, KeyError, RuntimeError) as error:
+            self.ledger.lose(path, "second name", error)
+
+    def named_type(self, path: str, name: str, member: Any, target: Any) -> None:
+        """Make a named type, with its attributes."""
+        try:
+            target[name] = member.dtype
+        except (*REFUSALS, OSError, RuntimeError) as error:
+            self.ledger.lose(path, "named type", error)
+            return
+        self.attributes(member, target[name])
+
+    def member(self, path: str, name: str, member: Any, target: Any) -> None:
+        """Define one member of a group."""
+        if inspect_hdf5.names_of(member) > 1:
+            first = self.objects.setdefault(member, path)
+            if first != path:
+                self.second_name(path, name, target, first)
+                return
+        kind = inspect_hdf5.kind_of_object(member)
+        if kind == "group":
+            try:
+                made = target.create_group(name, track_order=self.tracked(member))
+            except REFUSALS as error:
+                self.ledger.lose(path, "group and all in it", error)
+                return
+            self.ledger.groups += 1
+            self.references.note(member, path)
+            self.attributes(member, made)
+            self.group(member, made)
+        elif kind == "dataset":
+            self.dataset(path, name, member, target)
+        else:
+            self.named_type(path, name, member, target)
+
+    def dataset(self, path: str, name: str, source: Any, target: Any) -> None:
+        """Define one dataset, without values."""
+        if (there := outside(source)) and not self.follow_external:
+            why = f"its values are in other files ({there}), which are only opened with follow_external=True"
+            self.ledger.lose(path, "dataset", why)
+            return
+        if self.to_netcdf and (dimension := inspect_hdf5.bare_dimension(source)):
+            self.scales[path] = dimension
+            for name in sorted(inspect_hdf5.OF_NETCDF4 & set(source.attrs)):
+                self.ledger.drop(f"{path}@{name}", "bookkeeping of the netCDF-4 library")
+            return
+        try:
+            dtype = self.references.dtype(inspect_hdf5.storable_dtype(source))
+            made = target.create_dataset(name, **self.definition(path, source, dtype))
+        except REFUSALS as error:
+            self.ledger.lose(path, "dataset", error)
+            return
+        self.ledger.datasets += 1
+        self.copied.append(path)
+        self.references.note(source, path)
+        if source.shape is not None:
+            self.values.total += source.size * source.dtype.itemsize
+        if self.to_netcdf:
+            details = inspect_hdf5.type_details(source.id.get_type(), source.dtype)
+            copied = f"{there} (the values were copied)" if there else ""
+            if told := ", ".join(filter(None, (inspect_hdf5.storage_options(source), copied, details))):
+                self.ledger.drop(path, told)
+        self.attributes(source, made)
+
+    def definition(self, path: str, source: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
+        """Keywords of `create_dataset`."""
+        keywords: dict[str, Any] = {"track_order": True} if self.tracked(source) else {}
+        if source.shape is None:
+            return keywords | {"data": self.empty(dtype)}
+        keywords |= {"shape": source.shape, "dtype": dtype}
+        limits = source.maxshape
+        if limits != source.shape:
+            keywords["maxshape"] = limits
+        if (fill := inspect_hdf5.chosen_fill(source)) is not None:
+            keywords["fillvalue"] = fill
+        return keywords | (self.storage if source.shape != () else {})
+
+    def tracked(self, obj: Any) -> bool:
+        """Whether the target is to keep the order of a group's members, or of a dataset's attributes, too.
+
+        NetCDF does by itself, so that nothing needs to be said for what the netCDF-4 library wrote.
+        """
+        return inspect_hdf5.is_tracked(obj) and not inspect_hdf5.is_netcdf4(obj)
+
+    def empty(self, dtype: np.dtype[Any]) -> Any:
+        """The target's object for a dataset or attribute without values."""
+        if self.to_netcdf:
+            return Empty(dtype)
+        import h5py
+
+        return h5py.Empty(dtype)
+
+    def attributes(self, source: Any, target: Any, *, now: bool = False) -> None:
+        """Copy the attributes of one object; if they hold references, when `now` is said."""
+        hidden = inspect_hdf5.bookkeeping(source) if self.to_netcdf else frozenset()
+        names = [name for name in inspect_hdf5.attribute_names(source) if name not in hidden]
+        if not now and any(inspect_hdf5.attribute_refers(source, name) for name in names):
+            # all of them: they keep their order
+            self.later.append((source, target))
+            return
+        own = sorted(inspect_hdf5.OF_NETCDF4 & hidden & set(source.attrs)) if hidden else ()
+        for name in own:
+            self.ledger.drop(f"{source.name}@{name}", "bookkeeping of the netCDF-4 library")
+        for name in names:
+            where = f"{source.name}@{name}"
+            try:
+                value, shape, dtype = inspect_hdf5.attribute(source, name)
+                self.attribute(target, name, where, value, shape, dtype)
+            except (*REFUSALS, OSError, KeyError, RuntimeError) as error:
+                self.ledger.lose(where, "attribute", error)
+                continue
+            self.ledger.attributes += 1
+            if self.to_netcdf:
+                notes.of_attribute(self.ledger, source, name, where, shape)
+
+    def attribute(
+        self, target: Any, name: str, where: str, value: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]
+    ) -> None:
+        """Give an object of the target an attribute."""
+        own = self.references.dtype(dtype)
+        if shape is None:
+            target.attrs.create(name, self.empty(own))
+            return
+        if inspect_hdf5.refers(dtype):
+            with self.values.noted(where):
+                value = self.references.values(value, dtype, shape)
+        if self.to_netcdf:
+            target.attrs.create(name, value, shape=shape, dtype=own)
+        else:
+            writing_hdf5.create_attribute(target, name, value, shape, own)
+
+    # ------------------------------------------------------------------------------------ scales and labels
+
+    def scale(self, path: str) -> None:
+        """Make a dataset a scale if it was one; attachment needs all scales to exist."""
+        source = self.source[path]
+        name = inspect_hdf5.scale_name(source)
+        if name is None:
+            return
+        try:
+            self.target[path].make_scale(name)
+        except (*REFUSALS, RuntimeError) as error:
+            self.ledger.lose(path, "being a dimension scale", error)
+
+    def axes(self, path: str) -> Iterator[str]:
+        """Attach scales and set labels; yields the paths of bare dimensions that gave an axis its name."""
+        source, target = self.source[path], self.target[path]
+        for axis in range(len(source.shape or ())):
+            label = self.label(source, axis)
+            for scale in inspect_hdf5.axis_scales(source, axis):
+                if scale in self.scales:
+                    label = label or self.scales[scale]
+                    yield scale
+                    continue
+                try:
+                    target.dims[axis].attach_scale(self.target[self.place(scale)])
+                except (*REFUSALS, KeyError, RuntimeError) as error:
+                    self.ledger.lose(path, f"scale {scale} of axis {axis}", error)
+            if not label:
+                continue
+            try:
+                target.dims[axis].label = label
+            except (*REFUSALS, RuntimeError) as error:
+                self.ledger.lose(path, f"label {label!r} of axis {axis}", error)
+                continue
+            if not self.to_netcdf:
+                self.dimension(path, axis, label)
+            elif not inspect_hdf5.is_netcdf4(source):
+                target.id.node.axes[axis].only_label = True
+
+    def label(self, source: Any, axis: int) -> str:
+        """The label that an axis is to have, maybe empty."""
+        return inspect_hdf5.axis_label(source, axis)
+
+    def dimension(self, path: str, axis: int, name: str) -> None:
+        """Give an axis the scale that stands for its NetCDF dimension, as netCDF-4 has it for one without a variable.
+
+        Programs that know NetCDF alone find the names of dimensions there, and not in labels.
+        """
+        node = self.source[path].id.node
+        if node.axes[axis].only_label or node.scale is not None:
+            return
+        made = self.dimensions.get(name)
+        if made is None:
+            if name in self.target or "/" in name:
+                self.ledger.spell(path, f"dimension {name} -> label of axis {axis}")
+                return
+            size = node.shape[axis]
+            limit = None if axis == 0 and node.is_record else size
+            made = self.target.create_dataset(name, (size,), ">f4", maxshape=(limit,), track_order=True)
+            made.make_scale(f"{inspect_hdf5.BARE}.{0 if limit is None else size:10}")
+            self.dimensions[name] = made
+            self.ledger.spell(f"/{name}", "dimension without a variable -> scale as netCDF-4 has it, and label of axes")
+        if made.shape[0] == node.shape[axis]:
+            self.target[path].dims[axis].attach_scale(made)
+
+    def place(self, path: str) -> str:
+        """Where the target has an object that the source calls `path`."""
+        if self.objects and self.to_netcdf:
+            return self.objects.get(self.source[path], path)
+        return path

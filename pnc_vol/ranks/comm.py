@@ -1,0 +1,303 @@
+"""The communicator: one process, or the ranks of an MPI communicator.
+
+Knows: ranks, what they agree on. Does not know: files, variables; how ranks of MPI do it (`mpi_comm`), how a rank waits
+for the others (`mpi_wait`).
+Together with `drivers.mpio` and what stands under it this is the only module that imports mpi4py.
+
+Rules
+-----
+1. Every collective call begins with one reduction, in which the ranks compare the operation and learn whether a rank
+   failed. Mostly it is the whole call: `agree` (nothing more), `reduce` (maxima and sums), `from_root` (a few bytes of
+   rank 0), `combine` (something that is the same on all ranks, or merged in a tree if it is not).
+2. If any rank gave an error, every rank raises it, whatever the operations are: what a rank meets between two calls
+   (`errors_shared`) ends the others' call at the next one. If ranks gave different operations, every rank raises
+   `CollectiveMismatchError`. If a rank does not come in time, those that came raise `CollectiveTimeout`.
+3. A rank that leaves a file by an exception says so (`abandon`) and how many calls it completed; a rank that waits for
+   it raises at once, and what it took part in before is complete on all ranks, however late they are.
+4. What a call needs is allocated with the communicator, or agreed on: no rank fails in the middle of one.
+5. Nothing is pickled. No call gives each rank the words of every other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.errors import OperationError, RankError
+from pnc_vol.late import late
+from pnc_vol.ranks.traffic import Traffic
+
+if TYPE_CHECKING:
+    import json
+
+    from pnc_vol.ranks import errors as rank_errors
+    from pnc_vol.ranks import places as rank_places
+    from pnc_vol.ranks.errors import Ranks
+    from pnc_vol.ranks.levels import Levels
+    from pnc_vol.ranks.places import Nodes
+else:
+    # ranks have them from `mpi_comm`
+    json, rank_errors, rank_places = late("json"), late("pnc_vol.ranks.errors"), late("pnc_vol.ranks.places")
+
+__all__ = [
+    "Comm",
+    "Join",
+    "first_trouble",
+    "joined_lists",
+    "on_root",
+    "said_by",
+    "serial",
+    "told_to_all",
+    "trouble_of",
+]
+
+_Error = TypeVar("_Error", bound=BaseException)
+
+_ALONE = nullcontext()
+
+Join = Callable[[bytes, bytes], bytes]
+"""Two parts of what ranks know become one: that of the lower ranks comes first. Associative; equal parts stay."""
+
+
+class Comm:
+    """One process: every collective returns at once."""
+
+    rank: int = 0
+    size: int = 1
+    mpi: Any = None
+    """The mpi4py communicator, or None."""
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
+    @property
+    def number(self) -> int:
+        """Communicators of several ranks are numbered as they are made."""
+        return 0
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds to wait for the other ranks in one collective call; None: without end."""
+        return None
+
+    def agree(self, operation: str, *, error: BaseException | None = None) -> None:
+        """All ranks are here, and none has failed: one reduction (collective).
+
+        Parameters
+        ----------
+        operation : str, the same on all ranks.
+        error : Exception, optional
+            What went wrong on this rank; it is raised on all.
+
+        Raises
+        ------
+        Exception
+            The first failing rank's error, of the same class on all ranks.
+        CollectiveMismatchError, CollectiveTimeout, RankError
+            See the rules of this module.
+        """
+        if error is not None:
+            raise error
+
+    def reduce(
+        self,
+        operation: str,
+        most: Sequence[int] = (),
+        total: Sequence[int] = (),
+        *,
+        error: BaseException | None = None,
+    ) -> tuple[list[int], list[int]]:
+        """The largest of each of these numbers of all ranks, and the sums of others (collective).
+
+        Parameters
+        ----------
+        operation, error : see `agree`.
+        most : sequence of int, at most 40 of 64 bits. ``~`` of the largest ``~x`` is the smallest ``x``.
+        total : sequence of int, at most 8 of 64 bits; the same number of them on all ranks.
+
+        Returns
+        -------
+        maxima, sums : lists of int
+        """
+        if error is not None:
+            raise error
+        return list(most), list(total)
+
+    def same(self, operation: str, mine: bytes, *, error: BaseException | None = None) -> bool:
+        """Whether all ranks give the same: one reduction (collective)."""
+        if error is not None:
+            raise error
+        return True
+
+    def combine(self, operation: str, mine: bytes, join: Join, *, error: BaseException | None = None) -> bytes:
+        """What all ranks know together, by merging parts in a tree (collective).
+
+        It is one reduction if all ranks give the same.
+
+        Parameters
+        ----------
+        operation, error : see `agree`.
+        mine : bytes, b"" for nothing.
+        join : callable
+            Merges two parts that are not empty.
+        """
+        if error is not None:
+            raise error
+        return mine
+
+    def exchange(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> list[bytes]:
+        """Give `payload` to all ranks and get theirs.
+
+        Parameters
+        ----------
+        operation : str, at most 24 ASCII characters, the same on all ranks.
+        payload : bytes, may differ in length between ranks.
+        error : Exception, optional
+            What went wrong on this rank; it is raised on all.
+
+        Returns
+        -------
+        list of bytes
+            By rank.
+
+        Raises
+        ------
+        Exception
+            The first failing rank's error, of the same class on all ranks.
+        CollectiveMismatchError, CollectiveTimeout, RankError
+            See the rules of this module.
+        """
+        if error is not None:
+            raise error
+        return [payload]
+
+    def errors_shared(self) -> AbstractContextManager[None]:
+        """What fails inside on one rank is raised on all, at the call that the others come to next.
+
+        Inside stands a part of a collective call after which every rank comes to another one. An error that all ranks
+        raise already passes through.
+        """
+        return _ALONE
+
+    def deliver(self, operation: str, parcels: Mapping[int, npt.NDArray[np.uint8]]) -> dict[int, npt.NDArray[np.uint8]]:
+        """Give arrays to some ranks, and get those that others give to this one, by rank in order (collective).
+
+        Messages go only between ranks that have something for each other. What arrives begins at a multiple of 8.
+        """
+        return dict(parcels)
+
+    def from_root(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> bytes:
+        """Bytes of rank 0, on all ranks (collective); an error of any rank is raised on all."""
+        if error is not None:
+            raise error
+        return payload
+
+    def in_step(self, error: BaseException) -> bool:
+        """Whether every rank raised this error, out of the same call, so that all may go on together."""
+        return True
+
+    def on_all(self, error: _Error) -> _Error:
+        """Note that every rank raises `error` now; returns it."""
+        return error
+
+    def node(self) -> tuple[int, int, int]:
+        """This rank's number among the ranks of its node, how many these are, and their lowest rank (collective)."""
+        nodes = self.nodes()
+        ours = nodes.ranks(nodes.of(self.rank))
+        return ours.index(self.rank), len(ours), ours[0]
+
+    def nodes(self) -> Nodes:
+        """Where the ranks are (collective when it is asked first)."""
+        return rank_places.Nodes((0,), (rank_places.cores(),), (0,), (0,), 1)
+
+    def group(self, number: int) -> Comm:
+        """A communicator of the ranks that give the same number, in the order of their ranks (collective)."""
+        return Comm()
+
+    def levels(self, node: int | None, *, writes: bool) -> Levels:
+        """Communicators for a write of two levels (collective), which the caller gives back.
+
+        node : int, the same on ranks that share memory; None: all do, and no communicator is made.
+        writes : bool, this rank sends to and receives from ranks of other nodes.
+        """
+        raise OperationError("a single process does not write in two levels")
+
+    def limit(self, timeout: float | None) -> None:
+        """Wait at most `timeout` seconds for the other ranks from now on; None: without end."""
+
+    def abandon(self, reason: str) -> None:
+        """Tell all other ranks, without waiting, that this rank takes part in nothing any more."""
+
+    def part(self, values: Sequence[int], patience: float) -> list[int] | None:
+        """After `abandon`: the least of each of these numbers of all ranks, once all have left and told theirs.
+
+        Messages that nobody has received are received. None: some ranks have not left within `patience` seconds, or
+        this cannot be known; a later call goes on with the numbers of the first one.
+        """
+        return list(values) if self.size == 1 else None
+
+    def observe(self, note: Callable[[str, float], None]) -> None:
+        """Tell `note` of each collective call that ends: its name, and when waiting for it began (`perf_counter`)."""
+
+    def close(self) -> None:
+        """Give the private communicator back (collective)."""
+
+
+def serial() -> Comm:
+    """The communicator of a single process."""
+    return Comm()
+
+
+def said_by(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, Ranks]:
+    """What the ranks say, and which ranks say it, the lowest first (collective); one reduction if all say the same."""
+    if comm.same(operation, text.encode(), error=error):
+        return {text: rank_errors.Ranks([[0, comm.size - 1]], comm.size)}
+    told = comm.combine(operation, rank_errors.Outcome.of(comm.rank, text, None).packed(), rank_errors.Outcome.join)
+    return rank_errors.Outcome.unpacked(told).operations
+
+
+def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> str:
+    """The trouble of the lowest rank that has any, with all ranks that have some (collective); "" if none has.
+
+    text : str, that of this rank, or "".
+    """
+    return first_trouble(said_by(comm, operation, text, error=error), comm.size)
+
+
+def first_trouble(said: Mapping[str, Ranks], size: int) -> str:
+    """The trouble of the lowest rank that has any, with all ranks that have some; "" if none has."""
+    trouble = next((one for one in said if one), "")
+    ranks = rank_errors.Ranks.union(of for one, of in said.items() if one)
+    return f"{trouble} (on {rank_errors.ranks_text(ranks)})" if trouble and size > 1 else trouble
+
+
+def joined_lists(one: bytes, other: bytes) -> bytes:
+    """Two JSON lists as one, each item once: for `Comm.combine`."""
+    known = json.loads(one)
+    return json.dumps(known + [item for item in json.loads(other) if item not in known]).encode()
+
+
+def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
+    """Let rank 0 do something, and give what it returns, or its error, to all ranks (collective)."""
+    result, error = b"", None
+    if comm.rank == 0:
+        try:
+            result = do()
+        except Exception as reason:
+            error = reason
+    return comm.from_root(operation, result, error=error)
+
+
+@contextmanager
+def told_to_all(comm: Comm) -> Iterator[None]:
+    """Let all ranks know of an error that the ranks of one subfile have told each other; in `Comm.errors_shared`."""
+    try:
+        yield
+    except RankError as error:
+        if not comm.in_step(error):
+            comm.agree("failed", error=error)
+        raise

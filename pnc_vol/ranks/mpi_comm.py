@@ -1,0 +1,407 @@
+"""The ranks of an MPI communicator: how they agree, merge what they know, and send each other arrays.
+
+Knows: collective calls and messages of MPI. Does not know: files, variables; how a rank waits (`mpi_wait`); mpi4py,
+which it gets from its user, but for `over`.
+
+Rules
+-----
+1. `_meet` begins every call: one nonblocking reduction (maximum) of a vector of fixed length, allocated with the
+   communicator. A word and its complement in it tell whether all ranks gave the same. Sums are a second reduction under
+   way at the same time; a rank that has none completes that of the others if the call fails.
+2. Only when the vector shows an error or a difference, a second step finds out who and what: each rank's few words are
+   merged in a binomial tree, ranks as ranges, and the result is broadcast. No rank gets the words of all.
+3. What fails on a rank inside such a tree travels in the tree, and is raised on all.
+4. Received sizes are known before the memory is allocated, and whether all ranks have it is agreed on.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol import errors
+from pnc_vol.ranks.comm import Comm, Join
+from pnc_vol.ranks.errors import Outcome, merged, unpack_error
+from pnc_vol.ranks.levels import Levels
+from pnc_vol.ranks.places import Nodes, cores, kept_nodes
+from pnc_vol.ranks.waiting import Arrival, Consensus, TimedWait, patiently
+
+__all__ = ["MpiComm", "over"]
+
+_Error = TypeVar("_Error", bound=BaseException)
+Bytes = npt.NDArray[np.uint8]
+
+_VALUES = 40
+_SUMS = 8
+_VECTOR = struct.Struct(f"<{6 + _VALUES}q")
+_TOTAL = struct.Struct(f"<{_SUMS}q")
+_NO_SUMS = (0,) * _SUMS
+_NO_VALUES = (0,) * _VALUES
+_LENGTH = struct.Struct("<q")
+_LOWEST = -(1 << 63)
+_INLINE = 8 * (_VALUES - 1)
+"""Bytes of rank 0 that travel in the reduction itself."""
+_ROOM = 64 << 10
+"""Bytes for which there is always room."""
+_PART = 1 << 30
+"""Bytes of one message at most; some MPI libraries fail beyond 2 GiB."""
+_TAGS = 5000
+
+
+@functools.lru_cache(maxsize=256)
+def _word_of(operation: str) -> int:
+    """`_word` of an operation, of which there are few."""
+    return _word(operation.encode())
+
+
+def _word(said: bytes) -> int:
+    """64 bits that tell one thing from another."""
+    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little", signed=True)
+
+
+class MpiComm(Comm):
+    """The ranks of an MPI communicator, which this object owns.
+
+    mpi : mpi4py.MPI.Intracomm
+    module : the module mpi4py.MPI
+    timeout : float or None, seconds to wait in one call.
+    origin : mpi4py.MPI.Intracomm, optional, what `mpi` is a copy of: keeps where the ranks are for all its files.
+    """
+
+    def __init__(self, mpi: Any, module: Any, *, timeout: float | None, origin: Any = None) -> None:
+        super().__init__()
+        self._MPI = module
+        self.mpi = mpi
+        self._origin = origin
+        self._nodes: Nodes | None = None
+        self.rank = mpi.Get_rank()
+        self.size = mpi.Get_size()
+        self._calls = TimedWait(mpi, module, timeout)
+        self._calls.crowded = self.size > cores()
+        # A failed allocation in the middle of a call would leave the others waiting.
+        self._sent, self._got = bytearray(_VECTOR.size), bytearray(_VECTOR.size)
+        self._sent_sums, self._got_sums = bytearray(_TOTAL.size), bytearray(_TOTAL.size)
+        self._room = bytearray(_ROOM)
+        self._told: BaseException | None = None
+        # The last error of a collective call here, for who finds the ranks out of step afterwards.
+        self._met: BaseException | None = None
+
+    @property
+    def _levels(self) -> int:
+        """Steps of a tree over all ranks."""
+        return (self.size - 1).bit_length()
+
+    # ------------------------------------------------------------------------------------------- the verbs
+
+    def agree(self, operation: str, *, error: BaseException | None = None) -> None:
+        self._meet(operation, _NO_VALUES, (), error)
+
+    def reduce(
+        self,
+        operation: str,
+        most: Sequence[int] = (),
+        total: Sequence[int] = (),
+        *,
+        error: BaseException | None = None,
+    ) -> tuple[list[int], list[int]]:
+        got, sums = self._meet(operation, (*most, *_NO_VALUES[len(most) :]), total, error)
+        return list(got[: len(most)]), list(sums[: len(total)])
+
+    def from_root(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> bytes:
+        values: tuple[int, ...] = (_LOWEST,) * _VALUES
+        if self.rank == 0:
+            inline = payload[:_INLINE] if len(payload) <= _INLINE else b""
+            values = (len(payload), *struct.unpack(f"<{_VALUES - 1}q", inline.ljust(_INLINE, b"\0")))
+        got, _ = self._meet(operation, values, (), error)
+        if got[0] <= _INLINE:
+            return struct.pack(f"<{_VALUES - 1}q", *got[1:])[: got[0]]
+        return self._spread(operation, payload, got[0])
+
+    def combine(self, operation: str, mine: bytes, join: Join, *, error: BaseException | None = None) -> bytes:
+        return mine if self.same(operation, mine, error=error) else self._tree(operation, mine, join)
+
+    def same(self, operation: str, mine: bytes, *, error: BaseException | None = None) -> bool:
+        word = _word(mine)
+        got, _ = self._meet(operation, (word, ~word, len(mine), ~len(mine), *_NO_VALUES[4:]), (), error)
+        return got[0] == ~got[1] and got[2] == ~got[3]
+
+    def deliver(self, operation: str, parcels: Mapping[int, Bytes]) -> dict[int, Bytes]:
+        mine = {rank: parcel for rank, parcel in parcels.items() if parcel.nbytes}
+        got, _ = self._meet(operation, (len(mine.keys() - {self.rank}), *_NO_VALUES[1:]), (), None)
+        found = {self.rank: mine.pop(self.rank)} if self.rank in mine else {}
+        if not got[0]:
+            return found
+        coming = self._announce(operation, {rank: parcel.nbytes for rank, parcel in mine.items()})
+        lack: Exception | None = None
+        try:
+            found |= {rank: np.empty(-(-n // 8) * 8, np.uint8)[:n] for rank, n in coming.items()}
+        except Exception as error:
+            lack = error
+        self.agree(operation, error=lack)
+        self.traffic.received(sum(coming.values()))
+        tag = self._tag()
+        requests = [one for rank in sorted(coming) for one in self._parts(self.mpi.Irecv, found[rank], rank, tag)]
+        for rank, parcel in mine.items():
+            requests += self._parts(self.mpi.Isend, parcel, rank, tag)
+            self.traffic.sent(1, parcel.nbytes)
+        for request in requests:
+            self._calls.wait(operation, request, (requests,))
+        self.traffic.rounds += 1
+        return dict(sorted(found.items()))
+
+    def observe(self, note: Callable[[str, float], None]) -> None:
+        self._calls.note = note
+
+    @contextmanager
+    def errors_shared(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._met = error
+            if not self.in_step(error) and not isinstance(error, errors.RankError):
+                self.agree("failed", error=error)
+            raise
+
+    def in_step(self, error: BaseException) -> bool:
+        return error is self._told
+
+    def on_all(self, error: _Error) -> _Error:
+        self._told = error
+        return error
+
+    # ---------------------------------------------------------------------------- the reduction of every call
+
+    def _meet(
+        self, operation: str, values: tuple[int, ...], sums: Sequence[int], error: BaseException | None
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The maxima of `values`, and sums, once all ranks are here and none has failed."""
+        number = self._calls.begin(operation)
+        word = _word_of(operation)
+        _VECTOR.pack_into(self._sent, 0, word, ~word, number, ~number, error is not None, bool(sums), *values)
+        INT64 = self._MPI.INT64_T
+        request = self.mpi.Iallreduce([self._sent, INT64], [self._got, INT64], self._MPI.MAX)
+        adding = self._add(sums) if sums else None
+        self._wait(operation, request, (self._sent, self._got))
+        self._calls.completed()
+        self.traffic.reductions += 1
+        self.traffic.sent(self._levels, _VECTOR.size)
+        got = _VECTOR.unpack(self._got)
+        same = got[2] == ~got[3] and (got[4] or got[0] == ~got[1])
+        if (got[4] or not same) and got[5] and adding is None:
+            adding = self._add(())
+        if adding is not None:
+            self._wait(operation, adding, (self._sent_sums, self._got_sums))
+        if got[4] or not same:
+            self._raise_outcome(operation, error, failed=same)
+        self._met = None
+        return got[6:], _TOTAL.unpack(self._got_sums) if sums else ()
+
+    def _add(self, sums: Sequence[int]) -> Any:
+        """Begin the reduction of sums."""
+        _TOTAL.pack_into(self._sent_sums, 0, *sums, *_NO_SUMS[len(sums) :])
+        INT64 = self._MPI.INT64_T
+        self.traffic.reductions += 1
+        self.traffic.sent(self._levels, _TOTAL.size)
+        return self.mpi.Iallreduce([self._sent_sums, INT64], [self._got_sums, INT64], self._MPI.SUM)
+
+    def _raise_outcome(self, operation: str, error: BaseException | None, *, failed: bool) -> None:
+        """Find out who failed or did something else, and raise it."""
+        mine = Outcome.of(self.rank, operation, error).packed()
+        told = Outcome.unpacked(self._tree(operation, mine, Outcome.join))
+        if not failed:
+            raise told.mismatch() from error or self._met
+        if error is not None and self.size == 1:
+            raise self.on_all(error)
+        raise self.on_all(unpack_error(told.first, told.failed, self.size)) from error
+
+    # --------------------------------------------------------------------------------------- trees, messages
+
+    def _wait(self, operation: str, request: Any, buffers: tuple[Any, ...]) -> None:
+        self.traffic.rounds += 1
+        self._calls.wait(operation, request, buffers)
+
+    def _tag(self) -> int:
+        """Of the messages of the present call."""
+        return _TAGS + self._calls.sequence % 8192
+
+    def _tree(self, operation: str, mine: bytes, join: Join) -> bytes:
+        """Merge what all ranks gave up a binomial tree, and broadcast it.
+
+        Raises
+        ------
+        Exception
+            Two parts could not be merged on some rank; raised on all.
+        """
+        tag, part, bit = self._tag(), b"\0" + mine if mine else b"", 1
+        sent = None
+        while bit < self.size:
+            if self.rank & bit:
+                sent = self.mpi.Isend([part, self._MPI.BYTE], self.rank - bit, tag)
+                self.traffic.sent(1, len(part))
+                break
+            if self.rank + bit < self.size:
+                arrived = Arrival(self.mpi, self._MPI, self.rank + bit, tag)
+                self._wait(operation, arrived, (arrived,))
+                self.traffic.received(len(arrived.taken) if isinstance(arrived.taken, bytes) else 0)
+                part = merged(self.rank, part, arrived.taken, join)
+            bit <<= 1
+        length = bytearray(_LENGTH.pack(len(part)))
+        self._broadcast(operation, length)
+        (size,) = _LENGTH.unpack(length)
+        whole = self._spread(operation, part, size)
+        if sent is not None:
+            self._wait(operation, sent, (part,))
+        if whole[:1] == b"\1":
+            told = Outcome.unpacked(whole[1:])
+            raise self.on_all(unpack_error(told.first, told.failed, self.size))
+        return whole[1:]
+
+    def _spread(self, operation: str, payload: bytes, length: int) -> bytes:
+        """Bytes of rank 0, whose number all know, on all ranks."""
+        got = self._memory(operation, length)
+        got[:] = payload if self.rank == 0 else got
+        self._broadcast(operation, got)
+        return bytes(got)
+
+    def _memory(self, operation: str, length: int) -> Any:
+        """Memory of a length that all ranks know; all have it, or all raise (collective if it is long)."""
+        if length <= _ROOM:
+            return memoryview(self._room)[:length]
+        lack: Exception | None = None
+        try:
+            got = bytearray(length)
+        except MemoryError as error:
+            lack = error
+        self.agree(operation, error=lack)
+        return got
+
+    def _broadcast(self, operation: str, memory: Any) -> None:
+        """Fill `memory` with that of rank 0."""
+        request = self.mpi.Ibcast([memory, self._MPI.BYTE], 0)
+        self._wait(operation, request, (memory,))
+        low = self._levels if self.rank == 0 else (self.rank & -self.rank).bit_length() - 1
+        self.traffic.sent(sum(self.rank + (1 << level) < self.size for level in range(low)), len(memory))
+        self.traffic.received(len(memory))
+
+    def _announce(self, operation: str, sizes: Mapping[int, int]) -> dict[int, int]:
+        """Tell some ranks how much comes to them; what comes to this one, by rank (nonblocking consensus)."""
+        meeting = Consensus(self.mpi, self._MPI, self._tag(), sizes)
+        self._wait(operation, meeting, (meeting,))
+        self.traffic.sent(len(sizes), _LENGTH.size)
+        self.traffic.sent(self._levels, 0)
+        return meeting.coming
+
+    def _parts(self, verb: Callable[..., Any], array: Bytes, rank: int, tag: int) -> list[Any]:
+        """Begin to send or receive an array, in messages that every MPI library can carry."""
+        BYTE = self._MPI.BYTE
+        return [verb([array[at : at + _PART], BYTE], rank, tag) for at in range(0, array.nbytes, _PART)]
+
+    # ------------------------------------------------------------------------------------------ who is where
+
+    def exchange(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> list[bytes]:
+        got, _ = self._meet(operation, (len(payload), *_NO_VALUES[1:]), (), error)
+        if not got[0]:
+            return [b""] * self.size
+        mine, lengths = np.array([len(payload)], np.int64), np.empty(self.size, np.int64)
+        self._wait(operation, self.mpi.Iallgather(mine, lengths), (mine, lengths))
+        every = [int(n) for n in lengths]
+        room = self._memory(operation, sum(every))
+        BYTE = self._MPI.BYTE
+        self._wait(operation, self.mpi.Iallgatherv([payload, BYTE], [room, every, BYTE]), (payload, room))
+        ends = list(itertools.accumulate(every))
+        return [bytes(room[end - n : end]) for end, n in zip(ends, every, strict=True)]
+
+    def nodes(self) -> Nodes:
+        if self._nodes is None:
+            # From here on to the end nobody waits with a time limit.
+            self._nodes = kept_nodes(self.mpi, self._MPI, self._origin, lambda: self.agree("nodes"))
+            node = self._nodes.of(self.rank)
+            self._calls.crowded = len(self._nodes.ranks(node)) > self._nodes.cores[node]
+        return self._nodes
+
+    def group(self, number: int) -> Comm:
+        # From here on to the end nobody waits with a time limit.
+        self.agree("group")
+        made = MpiComm(self.mpi.Split(number, self.rank), self._MPI, timeout=self.timeout)
+        if self._nodes is not None:
+            # Which ranks these are is known without asking them.
+            ours, all_ranks = made.mpi.Get_group(), self.mpi.Get_group()
+            made._nodes = self._nodes.among(ours.Translate_ranks(None, all_ranks))
+            ours.Free()
+            all_ranks.Free()
+        return made
+
+    def levels(self, node: int | None, *, writes: bool) -> Levels:
+        if node is not None:
+            self.agree("levels")
+        return Levels.split(self._calls, self.traffic, node, writes=writes)
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds to wait for the other ranks in one call."""
+        return self._calls.timeout
+
+    def limit(self, timeout: float | None) -> None:
+        self._calls.timeout = timeout
+
+    def abandon(self, reason: str) -> None:
+        self._calls.leave(reason)
+
+    @property
+    def number(self) -> int:
+        return self._calls.number
+
+    def part(self, values: Sequence[int], patience: float) -> list[int] | None:
+        return self._calls.part(values, patience)
+
+    def close(self) -> None:
+        self._calls.free()
+        self.mpi = None
+
+
+def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
+    """A private communicator over the ranks of `mpi` (collective).
+
+    Parameters
+    ----------
+    mpi : mpi4py.MPI.Comm, or a `Comm`, as virtual ranks (`testing.virtual_ranks`) have
+    timeout : float or None, seconds to wait for the other ranks in one collective call.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `mpi` is no intracommunicator of mpi4py, or the null communicator.
+    OperationError
+        MPI is not initialized yet, or has ended.
+    CollectiveTimeout
+        Not all ranks came in time.
+    """
+    if isinstance(mpi, Comm):
+        return mpi
+    from mpi4py import MPI
+
+    if not isinstance(mpi, MPI.Intracomm):
+        raise TypeError(f"comm={mpi!r}: an mpi4py intracommunicator (such as MPI.COMM_WORLD) is needed")
+    if not MPI.Is_initialized() or MPI.Is_finalized():
+        # Any other call of MPI would abort the process.
+        ended = MPI.Is_finalized()
+        text = "has ended; open files before MPI.Finalize()" if ended else "is not initialized; call MPI.Init() first"
+        raise errors.OperationError(f"no file can be opened with comm=: MPI {text}")
+    if mpi == MPI.COMM_NULL:
+        raise errors.DefinitionError("comm= is MPI.COMM_NULL; open the file only on the ranks of a communicator")
+    private, request = mpi.Idup()
+    for _ in patiently(timeout):
+        if request.Test():
+            return MpiComm(private, MPI, timeout=timeout, origin=mpi)
+    raise errors.CollectiveTimeout(
+        f"open: not all {mpi.Get_size()} ranks opened it within {timeout:g} s; every rank must open the file "
+        "(collective_timeout= sets the time limit)"
+    )

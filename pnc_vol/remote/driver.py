@@ -1,0 +1,158 @@
+"""The root for files under addresses: read only, in blocks, through fsspec.
+
+Knows: extents, blocks. Does not know: fsspec (`address`), headers.
+
+Rules
+-----
+1. To open asks for the size; the first read brings the first block, in which most headers are whole.
+2. Small reads bring whole blocks, and blocks that are near each other come by one range: a request takes as long as
+   many bytes (`call_cost`). Ranges of one read are under way at the same time.
+3. What was read is the file that was opened: one that changed since is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pnc_vol.drivers.base import Memory, OpenContext
+from pnc_vol.drivers.byte_copy import check, copy_pieces, in_order, within
+from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.root import Root
+from pnc_vol.errors import ReadOnlyError
+from pnc_vol.extents.blocks import rounds
+from pnc_vol.extents.model import Extents, spread
+from pnc_vol.remote.address import Address
+from pnc_vol.remote.blocks import BlockCache
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["RemoteDriver"]
+
+CALL_COST = 1 << 20
+"""Bytes that arrive in the time that a request takes besides: 50 MB/s and 20 ms."""
+LONGEST = 8 << 20
+"""Bytes of a range; longer ones are asked for in parts, which come at the same time."""
+AT_ONCE = 64 << 20
+"""Bytes of a read whose blocks are in memory at the same time."""
+
+
+class RemoteDriver(Root):
+    """A file that fsspec reads.
+
+    Parameters
+    ----------
+    address : Address
+    block_bytes : int, bytes of a block.
+    cache_bytes : int, bytes of blocks that are kept.
+    """
+
+    name = "remote"
+    capabilities = Capabilities(
+        concurrent=True, call_cost=CALL_COST, joins_pieces=True, keeps_file=False, own_paths=True
+    )
+
+    def __init__(self, address: Address, *, block_bytes: int = 512 << 10, cache_bytes: int = 256 << 20) -> None:
+        super().__init__(address.url, writable=False)
+        if block_bytes < 1:
+            raise ValueError(f"remote(block_bytes={block_bytes}): at least 1 is needed")
+        self._address = address
+        self._blocks = BlockCache(
+            address.fetch, address.nbytes, block=block_bytes, limit=cache_bytes, gap=CALL_COST, longest=LONGEST
+        )
+
+    @classmethod
+    def open(
+        cls, path: str | None, context: OpenContext, *, retries: int = 3, timeout: float = 300, **options: Any
+    ) -> Self:
+        """Ask for the file.
+
+        Parameters
+        ----------
+        path, context
+            As for every root; the path is an address.
+        retries : int, how often a request is tried again that failed on the way.
+        timeout : float, seconds that the requests of one read may take, at most 64 MiB of it at a time.
+        **options
+            Of the class.
+
+        Raises
+        ------
+        ReadOnlyError
+            It is to be written.
+        OSError, ImportError, ValueError
+            As `Address`.
+        """
+        if path is None:
+            raise ValueError("the remote driver needs an address, such as https://host/file.nc")
+        _check_reads(path, context)
+        return cls(Address(path, context.storage_options, retries=retries, timeout=timeout), **options)
+
+    @classmethod
+    def exists(cls, path: str, context: OpenContext) -> bool:
+        """True: `open` tells, by the one request that it makes anyway.
+
+        Raises
+        ------
+        ReadOnlyError
+            The file is to be written.
+        """
+        _check_reads(path, context)
+        return True
+
+    def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
+        check(extents, memory)
+        block, before = self._blocks.block, self._address.requests
+        # few bytes may be in many blocks
+        most = max(1, AT_ONCE // block)
+        wanted = in_order(within(extents, self._address.nbytes))
+        for part in rounds(wanted, AT_ONCE):
+            offset, end = part.offset, part.offset + part.length
+            first = offset // block
+            owner, step = spread((end - 1) // block - first + 1)
+            number = first[owner] + step
+            low = np.maximum(offset[owner], number * block)
+            pieces = np.stack((number, low, np.minimum(end[owner], (number + 1) * block), owner))
+            if bool((number[1:] < number[:-1]).any()):
+                pieces = pieces[:, np.argsort(number, kind="stable")]
+            number, low, high, owner = pieces
+            place = part.place[owner] + low - offset[owner]
+            numbers, at = np.unique(number, return_index=True)
+            steps = list(zip(numbers.tolist(), at.tolist(), [*at[1:].tolist(), len(number)], strict=True))
+            for i in range(0, len(steps), most):
+                found = self._blocks.get([n for n, _, _ in steps[i : i + most]])
+                for n, a, b in steps[i : i + most]:
+                    copy_pieces(memory, place[a:b], found[n], low[a:b] - n * block, high[a:b] - low[a:b])
+        return wanted.nbytes, self._address.requests - before
+
+    def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
+        raise AssertionError("a remote file is open for reading")
+
+    def _size(self) -> int:
+        return self._address.nbytes
+
+    def _resize(self, nbytes: int) -> None:
+        raise AssertionError("a remote file is open for reading")
+
+    def _sync(self) -> None:
+        """There is nothing to write."""
+
+    def _close(self) -> None:
+        self._blocks.clear()
+
+    def statistics(self) -> dict[str, Any]:
+        told = {"remote.requests": self._address.requests, "remote.held_bytes": self._blocks.held_bytes}
+        return super().statistics() | told
+
+
+def _check_reads(path: str, context: OpenContext) -> None:
+    if context.writable:
+        text = (
+            "files under addresses are open for reading only; open it with mode 'r', or write a local file and copy it"
+        )
+        error = ReadOnlyError(f"{path}: {text}")
+        error.errno = errno.EROFS
+        raise error

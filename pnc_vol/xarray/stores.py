@@ -1,0 +1,208 @@
+"""A group of an open file as xarray's variables, attributes and dimensions.
+
+Knows: the tree of a file, xarray's variables. Does not know: decoding (xarray's own), how files are opened.
+
+Rules
+-----
+1. A file of another program gives what ``engine="netcdf4"`` gives, attributes and encodings included.
+2. A compound or an array of varying length is shown as the variables of its parts, under the names that other programs
+   show. A dataset without elements (null) is not shown: xarray has nothing like it.
+3. Variables of a group that use the record dimension have one length there, as the dimension has: one that is shorter
+   ends with fill values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import xarray
+from xarray.backends.common import AbstractDataStore
+from xarray.core import indexing
+from xarray.core.utils import FrozenDict
+
+from pnc_vol.api.group import Group
+from pnc_vol.mapping.special import metadata_of
+from pnc_vol.mapping.tree import DatasetNode, GroupNode
+from pnc_vol.xarray.arrays import StoredArray, Where, inner_axes, shown_dtype
+from pnc_vol.xarray.attributes import shown
+from pnc_vol.xarray.naming import axis_names, sizes_of
+
+if TYPE_CHECKING:
+    from xarray.backends import FileManager
+
+    from pnc_vol.api.file import File
+    from pnc_vol.format.model import Attr
+
+__all__ = ["Found", "GroupStore", "datasets_of", "group_paths", "node_of"]
+
+
+CHUNK = 16 << 20
+"""Bytes that dask is advised to read at once, at most, of a variable that has more."""
+
+
+class Found(NamedTuple):
+    """A dataset of a group, or a part of one.
+
+    name : str, of the variable in xarray.
+    where : Where
+    node : DatasetNode
+    """
+
+    name: str
+    where: Where
+    node: DatasetNode
+
+
+def node_of(file: File, path: str) -> GroupNode:
+    """The group of an open file at a path.
+
+    Raises
+    ------
+    OSError
+        There is none, as with other engines.
+    """
+    try:
+        found = file[path]
+    except KeyError as error:
+        raise OSError(f"group not found: {path!r} in {file.filename}") from error
+    if not isinstance(found, Group):
+        raise OSError(f"group not found: {path!r} in {file.filename} is a dataset; open the group that it is in")
+    node: GroupNode = found.id.node
+    return node
+
+
+def group_paths(node: GroupNode) -> Iterator[str]:
+    """The paths of a group and of all below it."""
+    yield node.path
+    for child in node.children.values():
+        if isinstance(child, GroupNode):
+            yield from group_paths(child)
+
+
+def datasets_of(group: GroupNode) -> list[Found]:
+    """The datasets that are variables of a group, in the order of the file."""
+    wanted = {child for child in group.children.values() if isinstance(child, DatasetNode)}
+    order = {uid: at for at, uid in enumerate(group.tree.datasets)}
+    found: list[Found] = []
+    for node in sorted(wanted, key=lambda node: order[node.uid]):
+        found += _leaves(node.name, (node.path, ()), node)
+    return found
+
+
+def _leaves(name: str, where: Where, node: DatasetNode) -> Iterator[Found]:
+    if node.shape is None:
+        return
+    if not node.parts:
+        yield Found(name, where, node)
+    for part, child in node.parts.items():
+        yield from _leaves(f"{name}_{part}", (where[0], (*where[1], part)), child)
+
+
+class GroupStore(AbstractDataStore):
+    """One group of a file that is open for reading.
+
+    Parameters
+    ----------
+    manager : xarray.backends.FileManager
+        Gives the open file.
+    source : str
+        Name of the file, for encodings.
+    path : str
+        Of the group.
+    """
+
+    def __init__(self, manager: FileManager[File], source: str, path: str = "/") -> None:
+        self._manager, self._source, self.path = manager, source, path
+        with manager.acquire_context() as file:
+            group = node_of(file, path)
+            self._header = _attributes_of(file)
+            self._unlimited = {dim.name for dim in group.tree.file_dims.order if not dim.size and group.parent is None}
+            self._attrs = shown(group.attrs)
+            self._variables = self._read(group)
+
+    def _read(self, group: GroupNode) -> dict[str, xarray.Variable]:
+        found = datasets_of(group)
+        names = sizes_of(_shapes(found))
+        records = max((one.node.shape[0] for one in found if one.node.is_record and one.node.shape), default=0)
+        made: dict[str, xarray.Variable] = {}
+        for one, dims in zip(found, names, strict=True):
+            made.setdefault(one.name, self._variable(one, dims, records))
+        return made
+
+    def _variable(self, one: Found, dims: tuple[str, ...], records: int) -> xarray.Variable:
+        node = one.node
+        element = node.element
+        shape = node.shape or ()
+        if node.is_record:
+            shape = (records, *shape[1:])
+        for axis, (limit, name) in enumerate(zip(node.maxshape or (), dims, strict=False)):
+            if limit is None and (axis or node.is_record):
+                self._unlimited.add(name)
+        data = indexing.LazilyIndexedArray(StoredArray(self._manager, one.where, element, shape))
+        dtype = shown_dtype(element)
+        members = metadata_of(element.dtype).get("enum") if element.kind == "enum" else None
+        attrs = shown(node.attrs, self._header.get(node.cdf_name, ()), enum=members is not None)
+        encoding: dict[str, Any] = {"dtype": dtype, "source": self._source, "original_shape": data.shape}
+        if members is not None:
+            encoding["dtype"] = np.dtype(dtype.str, metadata={"enum": members, "enum_name": f"{node.name}_t"})
+        if dtype.kind == "S" and "_FillValue" in attrs:
+            attrs["_FillValue"] = np.bytes_(attrs["_FillValue"])
+        if node.is_record and (chunk := _records_of_a_chunk(data.shape, dtype.itemsize)):
+            encoding["preferred_chunks"] = dict(zip(dims, (chunk, *data.shape[1:]), strict=True))
+        return xarray.Variable(dims, data, attrs, encoding)
+
+    def get_variables(self) -> FrozenDict[str, xarray.Variable]:
+        """The variables of the group."""
+        return FrozenDict(self._variables)
+
+    def get_attrs(self) -> FrozenDict[str, Any]:
+        """The attributes of the group."""
+        return FrozenDict(self._attrs)
+
+    def get_dimensions(self) -> FrozenDict[str, int]:
+        """The dimensions that variables use, and their lengths."""
+        return FrozenDict({name: size for var in self._variables.values() for name, size in var.sizes.items()})
+
+    def get_encoding(self) -> dict[str, Any]:
+        """The unlimited dimensions."""
+        return {"unlimited_dims": self._unlimited}
+
+    def close(self) -> None:
+        """Close the file, which is opened again if something is read."""
+        self._manager.close()
+
+
+def _records_of_a_chunk(shape: tuple[int, ...], itemsize: int) -> int:
+    """How many records dask is to read at once; 0 for a variable that is small enough for one chunk.
+
+    A power of two: where variables with records of different sizes meet, their chunks nest.
+    """
+    record = prod(shape[1:]) * itemsize
+    if shape[0] * record <= CHUNK:
+        return 0
+    return 1 << max(1, CHUNK // record).bit_length() - 1
+
+
+def _shapes(found: list[Found]) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[int, ...]]]:
+    """Names and lengths of the axes of each variable, inner ones included; records of all count as one length."""
+    records = max((one.node.shape[0] for one in found if one.node.is_record and one.node.shape), default=0)
+    for one in found:
+        node = one.node
+        owner = node.owner or node
+        while owner.owner is not None:
+            owner = owner.owner
+        assert isinstance(owner.parent, GroupNode)
+        shape = node.shape or ()
+        if node.is_record:
+            shape = (records, *shape[1:])
+        sizes, inner = inner_axes(node.element)
+        yield axis_names(node, owner.parent) + tuple((name, name) for name in inner), shape + sizes
+
+
+def _attributes_of(file: File) -> dict[str, tuple[Attr, ...]]:
+    """The attributes of each variable in the header, by its name there."""
+    session = file.id.check()
+    return {var.name: var.attrs for var in session.disk.header.vars}

@@ -1,0 +1,276 @@
+"""The datasets that a dataset of xarray becomes, and where values go.
+
+Knows: encoded variables of xarray, groups of an open file. Does not know: decoding, dask, ranks.
+
+Rules
+-----
+1. In the root group a dimension of xarray is a NetCDF dimension of that name, as any engine writes it; so a file
+   without groups contains nothing but NetCDF. In other groups, and where NetCDF has no such dimension (one of length 0,
+   a second unlimited one, an unlimited one that is not the first axis), names are labels, and coordinates scales of
+   HDF5.
+2. What is a type in this package takes the place of xarray's attribute for it: bool, enums, strings as characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray
+
+from pnc_vol.api.dataset import Dataset
+from pnc_vol.api.file import File
+from pnc_vol.api.group import Group
+from pnc_vol.errors import DefinitionError, PncVolWarning, did_you_mean
+from pnc_vol.mapping.dtypes import Element, element_for
+from pnc_vol.mapping.named_dims import name_axes
+from pnc_vol.mapping.special import string_dtype
+from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.warn import warn_outside
+from pnc_vol.xarray.stores import datasets_of
+
+__all__ = ["Definer", "attribute", "check_encoding", "check_names", "is_chars"]
+
+_IGNORED = (
+    "zlib", "szip", "bzip2", "blosc", "zstd", "complevel", "fletcher32", "contiguous", "chunksizes", "shuffle",
+    "compression", "compression_opts", "significant_digits", "quantize_mode", "blosc_shuffle", "szip_coding",
+    "szip_pixels_per_block", "endian", "least_significant_digit",
+)  # fmt: skip
+"""Encodings of other engines that a NetCDF classic file has no use for."""
+_KNOWN = ("_FillValue", "dtype", "units", "calendar", "scale_factor", "add_offset", "char_dim_name", "_Encoding")
+_DROPPED = ("source", "original_shape", "preferred_chunks", "coordinates", "grid_mapping", "missing_value", "_Unsigned")
+_LOSSY = ("zlib", "szip", "bzip2", "blosc", "zstd", "compression", "fletcher32", "shuffle")
+
+
+def check_encoding(name: str, given: Mapping[str, Any]) -> None:
+    """Refuse encodings that nobody knows, and warn of those that are not stored.
+
+    Raises
+    ------
+    ValueError
+        An unknown name.
+    """
+    unknown = [key for key in given if key not in (*_IGNORED, *_KNOWN, *_DROPPED)]
+    if unknown:
+        near = did_you_mean(unknown[0], _KNOWN)
+        raise ValueError(f"unexpected encoding parameters for variable {name!r}: {unknown}{near}. Known: {_KNOWN}")
+    if any(given.get(key) for key in _LOSSY):
+        warn_outside(f"variable {name!r}: a NetCDF classic file stores values without compression", PncVolWarning)
+
+
+def check_names(name: Any, dims: tuple[Any, ...]) -> None:
+    """Refuse names of variables and dimensions that would be paths.
+
+    Raises
+    ------
+    ValueError
+    """
+    if any("/" in str(one) for one in (name, *dims)):
+        raise ValueError(
+            f"Forward slashes '/' are not allowed in variable and dimension names (got {name!r} with the dimensions "
+            f"{dims}). They separate the names of groups: use group= or a DataTree"
+        )
+
+
+def is_chars(variable: xarray.Variable) -> bool:
+    """Whether the last axis of an encoded variable is the length of strings."""
+    return bool(variable.dtype == np.dtype("S1") and variable.ndim > 0)
+
+
+class Definer:
+    """Defines the variables of one dataset of xarray in a group.
+
+    Parameters
+    ----------
+    file : File
+    group : Group
+    unlimited : set of str
+        Dimensions that can grow.
+    sizes : mapping of str to int
+        Lengths of dimensions, of which variables may have a part only.
+    """
+
+    def __init__(self, file: File, group: Group, unlimited: set[str], sizes: Mapping[str, int]) -> None:
+        self.file, self.group, self.unlimited, self.sizes = file, group, unlimited, sizes
+        self.root = group.name == "/"
+        self._labelled: list[tuple[Dataset, tuple[str, ...]]] = []
+
+    def declare(self, variables: Mapping[str, xarray.Variable]) -> None:
+        """Declare the dimensions of a root group, the unlimited one first.
+
+        Raises
+        ------
+        ValueError
+            One of them has another length in the file.
+        """
+        tree = self.file.id.node.tree
+        there = {dim.name: dim.size for dim in tree.file_dims.order} if self.root else {}
+        records = any(not size for size in there.values())
+        outer = [tuple(map(str, var.dims[: var.ndim - is_chars(var)])) for var in variables.values()]
+        used = {dim: self.sizes[dim] for dims in outer for dim in dims}
+        for dim in sorted(used, key=lambda dim: dim not in self.unlimited):
+            if there.get(dim, 0) not in (0, used[dim]):
+                raise ValueError(
+                    f"Unable to update size for existing dimension {dim!r} ({used[dim]} != {there[dim]}); write to "
+                    "another file or group, or use append_dim= or region="
+                )
+            if dim in self.unlimited:
+                if self.root and not records and all(dim not in dims[1:] for dims in outer):
+                    self.file.create_dimension(dim, None)
+                    records = True
+            elif self.root and used[dim] and dim not in there:
+                self.file.create_dimension(dim, used[dim])
+
+    def define(self, name: str, variable: xarray.Variable, shape: tuple[int, ...]) -> Dataset:
+        """Make the dataset of an encoded variable.
+
+        Parameters
+        ----------
+        name : str
+        variable : Variable, as it is to be stored.
+        shape : tuple of int, lengths of its axes in the file at first.
+
+        Raises
+        ------
+        ValueError
+            The file has something else of this name, or it has a type that NetCDF lacks.
+        """
+        attrs = dict(variable.attrs)
+        chars = is_chars(variable)
+        outer = shape[:-1] if chars else shape
+        element = _element(variable, attrs)
+        fill = attrs.pop("_FillValue", None)
+        if element.is_string and fill is not None:
+            attrs["_FillValue"], fill = fill, None
+        if name in self.group:
+            raise ValueError(f"{name!r} in {self.group.name!r} of the file is no variable that xarray can write")
+        made = self._made(name, variable, element, outer, fill)
+        for key, value in attrs.items():
+            made.attrs[key] = attribute(value)
+        return made
+
+    def found(self, name: str, shape: tuple[int, ...], *, resize: bool) -> Dataset:
+        """A variable of the file that is written into, as long as that asks for, if it is to be made longer now."""
+        dataset = self.group[name]
+        if resize and dataset.shape != shape:
+            dataset.resize(shape)
+        return dataset
+
+    def _made(
+        self, name: str, variable: xarray.Variable, element: Element, outer: tuple[int, ...], fill: Any
+    ) -> Dataset:
+        dims = tuple(map(str, variable.dims))
+        limits = tuple(None if dim in self.unlimited else n for dim, n in zip(dims, outer, strict=False))
+        plain = self.root and self._plain(dims, outer)
+        made: Dataset = self.group.create_dataset(
+            name,
+            outer,
+            element.dtype if element.kind != "vlen_string" else np.dtype(f"S{element.itemsize}"),
+            maxshape=limits if None in limits else None,
+            fillvalue=fill,
+        )
+        node: DatasetNode = made.id.node
+        if element.kind == "vlen_string":
+            node.element = element
+        if plain:
+            try:
+                name_axes(node, dims)
+            except DefinitionError:
+                node.tree.remove(node)
+                raise
+        else:
+            if len(dims) > len(outer):
+                node.element = node.element._replace(trailing_names=dims[-1:])
+            self._labelled.append((made, dims[: len(outer)]))
+        return made
+
+    def _plain(self, dims: tuple[str, ...], outer: tuple[int, ...]) -> bool:
+        """Whether every axis can use the NetCDF dimension of its name."""
+        declared = {dim.name: dim.size for dim in self.file.id.node.tree.file_dims.order}
+        for axis, (dim, size) in enumerate(zip(dims, outer, strict=False)):
+            if declared.get(dim, -1) != (0 if dim in self.unlimited else size):
+                return False
+            if dim in self.unlimited and axis:
+                return False
+        return len(set(dims)) == len(dims)
+
+    def attach(self) -> None:
+        """Label the axes of variables that have no dimensions of their names, and attach their coordinates."""
+        scales = self._coordinates()
+        for made, dims in self._labelled:
+            own = made.id.node
+            if len(dims) == 1 and own.name == dims[0] and own.scale is None:
+                made.make_scale(dims[0])
+                scales[dims[0]] = made
+        for made, dims in self._labelled:
+            own_shape = made.shape or ()
+            for axis, dim in enumerate(dims):
+                scale = scales.get(dim)
+                if scale is not None and scale == made:
+                    continue
+                if scale is not None and scale.shape == own_shape[axis : axis + 1] and not made.is_scale:
+                    made.dims[axis].attach_scale(scale)
+                else:
+                    made.dims[axis].label = dim
+
+    def _coordinates(self) -> dict[str, Dataset]:
+        """Scales of this group and of those above it, by name; the nearest of a name."""
+        found: dict[str, Dataset] = {}
+        group: Group = self.group
+        while True:
+            for one in datasets_of(group.id.node):
+                if one.node.scale and len(one.node.shape or ()) == 1:
+                    found.setdefault(one.name, group[one.name])
+            if group.name == "/":
+                return found
+            group = group.parent
+
+
+def _element(variable: xarray.Variable, attrs: dict[str, Any]) -> Element:
+    """How a variable is stored; what its type says is taken out of its attributes."""
+    dtype = variable.dtype
+    if dtype.kind == "S":
+        width = variable.shape[-1] if variable.ndim and dtype.itemsize == 1 else dtype.itemsize
+        if attrs.get("_Encoding") == "utf-8":
+            del attrs["_Encoding"]
+            return element_for(string_dtype("utf-8"), width=max(1, width))
+        return element_for(np.dtype(f"S{max(1, width)}"))
+    if attrs.get("dtype") == "bool" and dtype == np.dtype("i1"):
+        del attrs["dtype"]
+        return element_for(np.dtype(bool))
+    for stated in (dtype, variable.encoding.get("dtype")):
+        members = (getattr(stated, "metadata", None) or {}).get("enum")
+        if members:
+            return element_for(np.dtype(dtype.str, metadata={"enum": dict(members)}))
+    try:
+        return element_for(np.dtype(dtype.str))
+    except TypeError as error:
+        raise ValueError(f"unsupported dtype for a NetCDF variable: {dtype}") from error
+
+
+def attribute(value: Any) -> Any:
+    """An attribute of xarray as this package stores it.
+
+    Raises
+    ------
+    TypeError
+        It is neither text, nor numbers, nor a list of these.
+
+    Examples
+    --------
+    >>> attribute(["a", "b"]), attribute(b"K"), attribute(True)
+    (['a', 'b'], 'K', True)
+    """
+    if isinstance(value, np.bytes_ | bytes):
+        try:
+            return np.bytes_(value) if b"\0" in value else value.decode()
+        except UnicodeDecodeError:
+            return np.bytes_(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+        return str(value) if value.ndim == 0 else value.astype(object)
+    if isinstance(value, str):
+        return str(value)
+    if value is None or isinstance(value, Mapping):
+        raise DefinitionError(f"{value!r} is no attribute: give text, numbers or a list of these")
+    return value
