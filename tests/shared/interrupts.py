@@ -108,21 +108,15 @@ class AtCall:
             nonlocal left
             if frame.f_code is not code:
                 return None
+            # another function cannot be set from within this one: CPython 3.11 may crash then
             left -= 1
-            if left:
-                return None
-            sys.settrace(_nothing)  # this frame alone is looked at from here on
-            return line
+            return None if left else line
 
         sys.settrace(call)
         return self
 
     def __exit__(self, *error: Any) -> None:
         sys.settrace(None)
-
-
-def _nothing(frame: FrameType, event: str, arg: Any) -> None:
-    """In no other call anything happens."""
 
 
 def _fail(at: Interrupts | AtCall, frame: FrameType, n: int) -> None:
