@@ -101,18 +101,15 @@ class AtCall:
                 _fail(self, frame, self.n)
         return self._line
 
+    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if frame.f_code is not self.code:
+            return None
+        self.left -= 1
+        return None if self.left else self._line
+
     def __enter__(self) -> AtCall:
-        code, left, line = self.call.code, self.call.number, self._line
-
-        def call(frame: FrameType, event: str, arg: Any) -> Any:
-            nonlocal left
-            if frame.f_code is not code:
-                return None
-            # another function cannot be set from within this one: CPython 3.11 may crash then
-            left -= 1
-            return None if left else line
-
-        sys.settrace(call)
+        self.code, self.left = self.call
+        sys.settrace(self._call)
         return self
 
     def __exit__(self, *error: Any) -> None:
