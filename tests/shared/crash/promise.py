@@ -199,6 +199,8 @@ def _has(array: Array, index: tuple[int, ...]) -> bool:
 
 def _wrong(array: Array, promised: Array | None, values: list[Array], *, torn: bool, all_known: bool) -> Array:
     """Which elements have none of the values that they may have."""
+    if not array.size:
+        return np.zeros(array.shape, bool)
     if array.dtype.names is not None:
         fits = [value for value in values if value.dtype == array.dtype]
         first = promised if promised is not None and promised.dtype == array.dtype else None
