@@ -11,6 +11,12 @@ Rules
 3. Every descriptor is closed in a program started from this one (``O_CLOEXEC``).
 4. What an opening of a file opens is noted until it is complete (`closing_if_it_fails`): Ctrl-C, or no memory, can end
    it between any two lines, before anybody has the descriptor that a call returned.
+
+=============  ===========================================================================================
+`full_io`      reads and writes that go on until all bytes are done
+`two_threads`  work that two threads share
+`neighbours`   names of hidden files beside a file
+=============  ===========================================================================================
 """
 
 from __future__ import annotations
@@ -202,15 +208,18 @@ class System:
 
     def fsync_dir(self, path: Path) -> None:
         """Put the names of a directory on stable storage."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = -1
         try:
-            os.fsync(fd)
-        except OSError as error:
-            # Some file systems have nothing to sync here and say so; there is nothing more to be done.
-            if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
-                raise
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            except OSError as error:
+                # Some file systems have nothing to sync here and say so; there is nothing more to be done.
+                if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
+                    raise
         finally:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
 
     def realpath(self, path: str) -> str:
         """The path without symbolic links; its last parts need not exist."""
