@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from pnc_vol.api.blocks import MultiBlockSlice
     from pnc_vol.api.hdf5_drivers import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.patching import patch
-    from pnc_vol.api.recovery import replay
     from pnc_vol.api.virtual import VirtualLayout, VirtualSource
     from pnc_vol.convert.checking import check
     from pnc_vol.convert.link import link
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
     from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.file.deferred import finalize
     from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
+    from pnc_vol.recovery import replay
     from pnc_vol.xarray.writing import to_netcdf as to_netcdf
 
 __version__ = "0.1.0"
@@ -99,17 +99,17 @@ __all__ += errors.__all__
 _LATER = {
     "AttributeManager": "api.attrs",
     "Decomposition": "extents.decomposition",
-    "LossError": "interop.report",
+    "LossError": "convert.report",
     "MultiBlockSlice": "api.blocks",
-    "check": "interop.checking",
+    "check": "convert.checking",
     "filters": "api.filters",
     "finalize": "file.deferred",
-    "link": "interop.link",
+    "link": "convert.link",
     "patch": "api.patching",
-    "read_decompositions": "interop.map_files",
-    "repack": "interop.repack",
-    "to_netcdf": "interop.xarray.writing",
-    "replay": "api.recovery",
+    "read_decompositions": "convert.map_files",
+    "repack": "convert.repack",
+    "to_netcdf": "xarray.writing",
+    "replay": "recovery",
     **dict.fromkeys(("Reference", "RegionReference", "ref_dtype", "regionref_dtype"), "mapping.references"),
     **dict.fromkeys(("VirtualLayout", "VirtualSource"), "api.virtual"),
     **dict.fromkeys(("register_driver", "registered_drivers", "unregister_driver"), "api.hdf5_drivers"),

@@ -9,9 +9,9 @@ Rules
 2. Type checkers and the tests of the layers see an ordinary import beside it, which is for them alone::
 
        if TYPE_CHECKING:
-           from pnc_vol.burst.recovery import replay
+           from pnc_vol.disk import existing
        else:
-           replay = late("pnc_vol.burst.recovery.replay")
+           existing = late("pnc_vol.disk.existing")
 
 3. A file of several ranks is opened with all of them that it may need (`load`, `pnc_vol.file.of_ranks`): a rank that
    cannot load a module, since it has no descriptor or no memory left, would otherwise fail alone between two calls in

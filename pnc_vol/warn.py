@@ -95,7 +95,7 @@ FILE = "pnc_vol.file"
 FLUSH = "pnc_vol.flush"
 """Each flush: requests, pieces, bytes, transport, seconds."""
 
-RECOVERY = "pnc_vol.burst.recovery"
+RECOVERY = "pnc_vol.recovery"
 """Logs of killed jobs that were replayed."""
 
 

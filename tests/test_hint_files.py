@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.cache.hints import CHECKS
+from pnc_vol.cache.hints import HINTED
 from pnc_vol.errors import HintsFileError, PncVolWarning
 from pnc_vol.settings.hint_files import HintFile, _parsed
 from pnc_vol.settings.options import hint_checks, hints_file
@@ -35,7 +35,7 @@ SAMPLE = """{
 
 def made(content: Any) -> HintFile:
     text = content if isinstance(content, str) else json.dumps(content)
-    return HintFile(text.encode(), "h.json", {**hint_checks(), **CHECKS})
+    return HintFile(text.encode(), "h.json", {**hint_checks(), **HINTED.checks})
 
 
 def entries(*paths: str) -> list[dict[str, str]]:

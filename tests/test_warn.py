@@ -42,7 +42,7 @@ def test_a_replay_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     subprocess.run([sys.executable, "-c", script], check=False)
     with pnc_vol.File(path, "r+", recover=True) as f:
         assert f["x"][:].tolist() == [7] * 4
-    assert [record.getMessage() for record in caplog.records if record.name == "pnc_vol.burst.recovery"] == [
+    assert [record.getMessage() for record in caplog.records if record.name == "pnc_vol.recovery"] == [
         f"{os.path.realpath(path)}: logs of a killed job were replayed: 1 requests from 1 logs"
     ]
 

@@ -19,15 +19,15 @@ from typing import NamedTuple
 import numpy as np
 
 import pnc_vol
-from pnc_vol.blob.subfiles import SHIFT, Subfiles
 from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.model import Extents, Runs, before
 from pnc_vol.format.model import Header
 from pnc_vol.format.placing import inner_bytes, place
-from pnc_vol.layout.base import Layout
+from pnc_vol.layout.base import SHIFT, Layout
 from pnc_vol.layout.registry import register
+from pnc_vol.layout.subfiles import Subfiles
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.settings.options import Options
 from pnc_vol.system import is_folder

@@ -1,7 +1,7 @@
 """The objects that users have: h5py's, over a session.
 
 ===================  ==============================================================================
-`file`               `File`; `completing`: its requests, flush, sync; `arguments`: what it was given, checked;
+`file`               `File`; `arguments`: what it was given, checked;
                      `opening`: a file opened; `hints`: the hints in force and what set them
 `group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``, with
                      `copied_references`; `paths`: from a name to an object; `linking`: links
@@ -18,7 +18,6 @@
 `module`             is_hdf5, get_config, version; `hdf5_drivers`: register_driver; `virtual`: VirtualLayout
 `patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides, `hdf5_constants`: their numbers
 `file_options`       the options of `File` for type checkers
-`recovery`           ``replay()``
 ===================  ==============================================================================
 
 Knows: the tree, the session. Does not know: headers, bytes, how a request is carried out.

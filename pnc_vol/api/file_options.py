@@ -1,7 +1,7 @@
 """The options of ``File``, written out for type checkers and editors.
 
-Knows: names and types. Does not know: what they mean (`pnc_vol.settings.options`, docs/reference/options.md), or what is checked
-when a file is opened. Nothing loads this when a program runs.
+Knows: names and types. Does not know: what they mean (`pnc_vol.settings.options`, docs/reference/options.md), or what
+is checked when a file is opened. Nothing loads this when a program runs.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from pnc_vol.cache.hints import CHECKS, hints_when_off
+from pnc_vol.drivers.stack import hinted
 from pnc_vol.errors import HintsFileError
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.hint_files import HintFile
@@ -56,7 +56,9 @@ def hints_in_force(session: OpenFile) -> Hints:
         "pnc_buffer_size": given.buffer_size,
     }
     told = {**given.hints, **{name: str(value) for name, value in known.items()}, **session.log_hints()}
-    told |= hints_when_off() | session.disk.driver.hints()
+    for name in hinted.own():
+        told |= hinted.find(name).when_off
+    told |= session.disk.driver.hints()
     others = {name: hint_text(given, name) for name in given.sources if name not in told}
     return Hints({**told, **others}, given.sources)
 
@@ -66,7 +68,10 @@ def _text(path: str) -> bytes:
 
 
 def _parsed(path: str, text: bytes) -> HintFile:
-    return HintFile(text, path, {**hint_checks(), **CHECKS})
+    checks = dict(hint_checks())
+    for name in hinted.own():
+        checks |= hinted.find(name).checks
+    return HintFile(text, path, checks)
 
 
 def read_hint_file(path: str) -> HintFile:

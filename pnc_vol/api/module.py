@@ -38,12 +38,10 @@ def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
     False
     """
     # Loaded when it is asked for, not with the package.
-    from pnc_vol.blob.subfiles import names_set, subfile_path
     from pnc_vol.disk.signature import HDF5, NETCDF, kind_of
+    from pnc_vol.file.finding import file_with_header
 
-    path = os.path.abspath(os.fsdecode(fname))
-    if names_set(REAL, path):
-        path = subfile_path(path, 0)
+    path = file_with_header(REAL, os.path.abspath(os.fsdecode(fname)))
     try:
         if not stat.S_ISREG(REAL.stat(path).st_mode):
             return False

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.arguments import Checked, Given, check, refuse_in_memory
 from pnc_vol.api.ids import Handle
-from pnc_vol.burst.recovery.leftovers import look_after_leftovers
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import CollectiveMismatchError, DefinitionError, OperationError, PncVolError
 from pnc_vol.file.forgotten import watch
@@ -119,7 +118,7 @@ def _opened(ranks: communicators.Comm, given: Given, checked: Checked) -> Handle
         try:
             session, ref = open_shared(
                 path, checked.real, given.mode,
-                options=checked.options, comm=ranks, root=root, target=target, look_after=look_after_leftovers,
+                options=checked.options, comm=ranks, root=root, target=target,
             )  # fmt: skip
             handle = Handle(
                 session, ref, path, checked.driver, checked.libver, given.without_objects(),

@@ -5,7 +5,6 @@
 `bulk_crc`         many pieces of a buffer compared with their CRCs at once
 `tail`             the end of a file that grows, through a window of memory; private files and the lock of their writer
 `shared_blocks`    where the bytes of one rank stand in a file that ranks share in blocks
-`neighbours`       names of hidden files beside a file
 `private_folders`  the folder of a job, who may have made it, and the note that says where it is
 =================  ===============================================================================
 

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from pnc_vol.append_log.neighbours import is_unnamed, neighbour
 from pnc_vol.system import System, exists
 from pnc_vol.system.full_io import read_whole, write_whole
+from pnc_vol.system.neighbours import is_unnamed, neighbour
 
 __all__ = [
     "Found",
@@ -36,8 +36,10 @@ __all__ = [
     "forget_folder",
     "host_and_folder",
     "is_alive",
+    "is_replaced",
     "join_folder",
     "make_folder",
+    "mark_replaced",
     "name_of_folders",
     "note_folders",
     "noted",
@@ -368,3 +370,24 @@ def _write_note(system: System, note: str, folders: list[str], *, durable: bool)
         with suppress(OSError):
             system.unlink(made)
         raise
+
+
+def mark_replaced(system: System, folder: str) -> None:
+    """Note in the folder of a job that the file of its logs or caches is about to be replaced.
+
+    Raises
+    ------
+    OSError
+        The note cannot be made.
+    """
+    if not is_replaced(system, folder):
+        write_whole(system, _mark(folder), b"", mode=0o600, exclusive=True)
+
+
+def is_replaced(system: System, folder: str) -> bool:
+    """Whether the file of the logs or caches in a folder was replaced since."""
+    return exists(system, _mark(folder))
+
+
+def _mark(folder: str) -> str:
+    return os.path.join(folder, "replaced")

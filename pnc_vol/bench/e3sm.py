@@ -31,7 +31,7 @@ from pnc_vol.bench.e3sm_setup import GAP, Setup, buffers, path_of, prepare, unto
 from pnc_vol.bench.e3sm_view import Seen, lines, look
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
-from pnc_vol.blob.subfiles import names_set
+from pnc_vol.file.finding import is_set
 from pnc_vol.system import REAL
 
 __all__ = ["arguments", "run"]
@@ -130,7 +130,7 @@ def _once(job: Job, setup: Setup, name: str, peer: Any, seen: dict[str, list[See
                     writer.close()
         if o.read:
             _read(job, setup, peer, paths, watch, memory)
-        if o.view and job.comm.rank == 0 and names_set(REAL, paths[setup.files[0].name]):
+        if o.view and job.comm.rank == 0 and is_set(REAL, paths[setup.files[0].name]):
             seen.setdefault(name, []).append(look(setup, setup.files[0], paths[setup.files[0].name]))
         for file in setup.files:
             if not o.of_ranks:

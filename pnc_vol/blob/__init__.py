@@ -1,13 +1,27 @@
 """Blobs: what each process owns of a variable lies in one piece, in one subfile for each node.
 
-Knows: runs, headers, extents, addresses. Does not know: data, ranks.
+======================  ========================================================================================
+`maps`                  which elements each blob of a subfile holds, and the variables of the subfile that say so
+`header`                the header of a subfile from the canonical one
+`described`             the canonical header from that of a subfile, and what the subfile holds of it
+`index`                 `ElementIndex`: in which subfile, and where in it, each element of one map is
+`places`                `BlobPlace`: from runs of canonical elements to byte extents at addresses
+`layout`                `BlobLayout`: what is known of the subfiles of an open set, and where every variable is
+`finding`               finds a set when its name, a pattern or a subfile is opened
+`set_opening`           opens or creates a set on all ranks
+`set_headers`           what the headers of a set say, all together
+`blob_set`              what sets of both kinds have in common
+`subfile_set`           the subfiles of an open set: a session for each, a flush of all
+`set_driver`            addresses over the drivers of subfiles
+`map_agreement`         which decomposition map each variable of a set gets
+`map_proposals`         what ranks tell each other of maps
+`posted_runs`           what a rank posted to the variables of a set, as runs
+`physical_definitions`  what is defined in a subfile
+`replay`                replays a set into one file: coverage, the header, the report
+`new_file`              a file that all ranks write, and that takes its name when it is whole
+`gathering`             copies values from blobs to the places of the canonical layout
+`hdf5/`                 the same in HDF5 files of two datasets of bytes, which are written at the close
+======================  ========================================================================================
 
-===========  ===========================================================================================
-`maps`       which elements each blob of a subfile holds, and the variables of the subfile that say so
-`header`     the header of a subfile from the canonical one
-`described`  the canonical header from that of a subfile, and what the subfile holds of it
-`index`      `ElementIndex`: in which subfile, and where in it, each element of one map is
-`places`     `BlobPlace`: from runs of canonical elements to byte extents at addresses
-`layout`     `BlobLayout`: what is known of the subfiles of an open set, and where every variable is
-===========  ===========================================================================================
+A plug-in: nothing of the core imports it (`pnc_vol.plugins`).
 """

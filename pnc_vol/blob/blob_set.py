@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.layout import BlobFiles, BlobLayout
 from pnc_vol.blob.map_agreement import Agreed, MapAgreement
-from pnc_vol.file.posted_runs import PostedRuns
+from pnc_vol.blob.posted_runs import PostedRuns
 from pnc_vol.file.session import FileSet, Session
 from pnc_vol.format.model import Header
 from pnc_vol.ranks.comm import Comm

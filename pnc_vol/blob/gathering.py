@@ -21,11 +21,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.blob.subfiles import OFFSET
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.file.reads.gathered import Order, order_of, ranges
+from pnc_vol.layout.base import OFFSET
 from pnc_vol.layout.places import ElementMap
 
 __all__ = ["Piece", "Variable", "copy", "pieces", "share"]

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.blob.maps import SubfileMap
-from pnc_vol.blob.subfiles import OFFSET, SHIFT
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Int64, Runs, before, distinct, spread
 from pnc_vol.extents.subarrays import coalesced
+from pnc_vol.layout.base import OFFSET, SHIFT
 
 __all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "coverage", "index_of"]
 

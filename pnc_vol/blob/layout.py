@@ -22,13 +22,13 @@ import numpy as np
 from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.blob.places import BlobPlace, MapLookup
-from pnc_vol.blob.subfiles import subfile_path
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.format import sizes
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.layout.places import ElementMap, Place
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 
 __all__ = ["BlobFiles", "BlobLayout", "SubfileLayout"]
@@ -132,6 +132,7 @@ class BlobLayout(Layout):
     name: ClassVar[str] = "blob"
     # each subfile is moved by a session of its own
     several_ranks = several_files = relocates = True
+    sets = "blob"
 
     files: BlobFiles
 

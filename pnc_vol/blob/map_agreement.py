@@ -25,9 +25,9 @@ from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.layout import BlobFiles
 from pnc_vol.blob.map_proposals import Proposal, Told, packed_lists, unpacked_lists
 from pnc_vol.blob.maps import SubfileMap, derived, split_rows
+from pnc_vol.blob.posted_runs import PostedRuns, inner_shape
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.model import Runs
-from pnc_vol.file.posted_runs import PostedRuns, inner_shape
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_dim
 from pnc_vol.mapping.tree import DatasetNode

@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pnc_vol.burst.recovery.leftovers import look_after_leftovers
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.file.driver_stack import context_of
+from pnc_vol.file.leftovers import look_after
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
 
@@ -80,7 +80,7 @@ class NewFile:
                 self.driver.sync()
             if self.location.replaces:
                 target = self.location.path
-                look_after_leftovers(self.path, target, self.options, writable=True, replaced=True)
+                look_after(self.path, target, self.options, writable=True, replaced=True)
             self.location.publish(durable=self.durable)
             return b""
 

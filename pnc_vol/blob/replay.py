@@ -25,11 +25,9 @@ from pnc_vol.blob.gathering import Piece, Variable, copy, pieces, share
 from pnc_vol.blob.hdf5.file_set import Hdf5Set
 from pnc_vol.blob.new_file import NewFile
 from pnc_vol.blob.subfile_set import SubfileSet
-from pnc_vol.blob.subfiles import subfile_path
-from pnc_vol.burst.recovery.leftovers import leftovers_of
-from pnc_vol.cache.folders import find_caches, sort_folders
 from pnc_vol.disk.locking import Held
 from pnc_vol.errors import LogRefusedError, NotCDFError, NotFoundError
+from pnc_vol.file import leftovers
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.joining import open_session
 from pnc_vol.file.reads.gathered import pattern_of
@@ -38,6 +36,7 @@ from pnc_vol.format import sizes
 from pnc_vol.format.encode import encode, header_size
 from pnc_vol.format.model import Header
 from pnc_vol.format.placing import Alignment, place
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
 from pnc_vol.ranks.comm import Comm, on_root, serial
 from pnc_vol.settings.options import Options
@@ -215,9 +214,7 @@ def _check_paths(target: str, path: str, count: int, options: Options) -> bytes:
     subfiles = [realpath(os.path.abspath(subfile_path(path, n))) for n in range(count)]
     if realpath(os.path.abspath(target)) in subfiles:
         raise FileExistsError(errno.EEXIST, "the target is one of the subfiles; give another name", target)
-    left = list(leftovers_of(subfiles[0], options).own)
-    for subfile in subfiles:
-        left += sort_folders(options.system, subfile, find_caches(options.system, subfile, options).gone).own
+    left = [one.folder for subfile in subfiles for one in leftovers.left(subfile, options) if not one.running]
     if left:
         raise LogRefusedError(
             f"{path}: a job that ended early left data that are not in the subfiles, in {', '.join(left)}. Put them "

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,47 +36,31 @@ from pnc_vol.blob.set_headers import (
     stored_variables,
 )
 from pnc_vol.blob.subfile_set import SubfileSet
-from pnc_vol.blob.subfiles import subfile_path
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError
-from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.driver_stack import context_of, stack_of_others
 from pnc_vol.file.finding import Found
+from pnc_vol.file.joining import session_of
 from pnc_vol.file.opening import Opened, open_file
-from pnc_vol.file.session import FileSet
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Unwritten
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm, joined_lists, serial, told_to_all
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
 
-__all__ = ["MakeSession", "dealt_subfiles", "open_set"]
+__all__ = ["dealt_subfiles", "open_set"]
 
 
-class MakeSession(Protocol):
-    """Makes the session of what was opened (collective)."""
-
-    def __call__(
-        self,
-        opened: Opened,
-        options: Options,
-        comm: Comm,
-        *,
-        defs: Definitions | None = None,
-        file_set: FileSet | None = None,
-    ) -> Any: ...
-
-
-def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
     """Open or create a set of subfiles (collective).
 
     Parameters
     ----------
     found : Found, by rank 0: the name of the set, and the header of its first subfile, empty for a new set.
-    make : callable, makes sessions.
 
     Returns
     -------
@@ -110,7 +94,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
         told = described_all(path, headers)
         tree, canonical = canonical_of(path, headers, told, options, warns=comm.rank == 0)
         for number, (one, group) in zip(numbers, opened, strict=True):
-            members.append(_member(number, one, group, told, tree, canonical.numrecs, options, make))
+            members.append(_member(number, one, group, told, tree, canonical.numrecs, options))
     except BaseException as error:
         _give_up(members, opened[len(members) :], error)
         raise
@@ -141,7 +125,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSe
         files.take(headers, told, tuple(tree.datasets))
     encoded = encode(canonical, check=False) if writable else b""
     made = Opened(path, driver, None, writable, created, canonical, encoded, tree, Unwritten(), False, BlobLayout)
-    session = make(made, options, comm, file_set=files)
+    session = session_of(made, options, comm, file_set=files)
     if created and options.publish == "create":
         _name_set(session, members, system)
     return session
@@ -193,7 +177,6 @@ def _member(
     tree: Tree,
     numrecs: int,
     options: Options,
-    make: MakeSession,
 ) -> Member:
     """The inner session of a subfile."""
     defs, nblobs = PhysicalDefinitions(), group.size
@@ -203,7 +186,7 @@ def _member(
         nblobs, both = told[number].nblobs, zip(told[number].maps, told[0].maps, strict=False)
         sizes = tuple(own._replace(dims=first.dims, dimids=first.dimids) for own, first in both)
         _define(defs, opened.header, told[number], told[0], tree)
-    inner = make(opened._replace(tree=defs.tree), _inner(options, new=opened.created), group, defs=defs)
+    inner = session_of(opened._replace(tree=defs.tree), _inner(options, new=opened.created), group, defs=defs)
     if opened.header.numrecs > numrecs:
         for uid in inner.disk.layout.record_uids:
             inner.disk.layout.lose_records(uid, numrecs, opened.header.numrecs)

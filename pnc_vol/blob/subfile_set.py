@@ -34,6 +34,7 @@ from pnc_vol.blob.layout import BlobFiles, BlobLayout
 from pnc_vol.blob.map_agreement import Agreed
 from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap
 from pnc_vol.blob.physical_definitions import Member
+from pnc_vol.blob.posted_runs import PostedRuns
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.blob.set_headers import (
     blob_names,
@@ -45,10 +46,9 @@ from pnc_vol.blob.set_headers import (
     read_headers,
     variables_of,
 )
-from pnc_vol.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.disk.publish import Location
 from pnc_vol.extents.model import Runs
-from pnc_vol.file.posted_runs import PostedRuns
+from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.flush.agree import Agreement, derive_digest
 from pnc_vol.format.encode import encode

@@ -17,9 +17,12 @@
 `store`              the log as a queue store: posting, cancelling, beginning anew
 `integrity`          whether the files of a log that is being written are as they were written
 `beginning`          a new log is begun: its folder, which ranks agree on, and the store in it
+-------------------  -----------------------------------------------------------------------------
+`leftovers`          finds the logs of killed jobs when a file is opened; replays, removes or reports them
+`recovery/`          what is done with the logs of a job that was killed
 ===================  =============================================================================
 
 The first six are a codec: bytes in, objects out, no files. Records with CRCs, files that grow and private folders are
 those of `pnc_vol.append_log`. ``docs/reference/log-format.md`` has the tables of bytes.
-What is done with the logs of a job that was killed is in `pnc_vol.burst.recovery`.
+A plug-in: nothing of the core imports it (`pnc_vol.plugins`).
 """

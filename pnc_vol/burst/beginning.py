@@ -31,10 +31,10 @@ from pnc_vol.settings.options import Options
 from pnc_vol.system import System, is_folder
 from pnc_vol.warn import warn_outside
 
-__all__ = ["begin_log", "missing_folder"]
+__all__ = ["begin_log"]
 
 
-def missing_folder(options: Options) -> OSError | None:
+def _missing_folder(options: Options) -> OSError | None:
     """What is wrong with the folder for logs that this rank was given, which may be its node's own.
 
     It is asked before the file is touched, so that one that cannot have a log everywhere replaces none.
@@ -110,6 +110,9 @@ def begin_log(context: StoreContext) -> LogStore:
             _note(options, path, other)
     assert store is not None
     return store
+
+
+begin_log.trouble = _missing_folder  # type: ignore[attr-defined]
 
 
 def _store_in(system: System, folder: str, begin: Callable[[], LogStore]) -> LogStore:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pnc_vol.append_log.neighbours import LOGS_NOTED, is_unnamed, neighbour
 from pnc_vol.append_log.private_folders import (
     Found,
     find_folders,
@@ -23,6 +22,7 @@ from pnc_vol.append_log.private_folders import (
 )
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System
+from pnc_vol.system.neighbours import LOGS_NOTED, is_unnamed, neighbour
 
 __all__ = [
     "begin_of_names",

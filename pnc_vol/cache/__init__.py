@@ -9,7 +9,6 @@
 `job_caches`         where the ranks of a job have their caches of a file
 `extent_log`         the log beside it: which extents are to be carried, and the headers that are held back
 `cache_log`          reading that log: what of a cache file is not known to be in the global file
-`ranges`             sets of bytes of a file, as arrays
 `queues`             the three queues, epochs, and what follows when an epoch is released
 `sync_threads`       the threads that empty them, and what becomes of their errors
 `global_file`        how bytes get from the cache file to the global file
@@ -17,5 +16,10 @@
 `node_mates`         the caches of the other ranks of the node, as their logs tell of them
 `locks`              coherent mode: byte-range locks on what is not in the global file yet
 `watch`              counts, seconds, and the observers of phases
+`leftovers`          what is done about caches that a job left, when their file is opened
+`folders`            finds the caches of a file; refuses those that must not be carried to it
+`recovery`           carries what the caches of killed jobs hold to their file
 ===================  ================================================================================================
+
+A plug-in: nothing of the core imports it (`pnc_vol.plugins`).
 """

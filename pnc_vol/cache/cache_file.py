@@ -15,15 +15,15 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pnc_vol.append_log.neighbours import CACHES_NOTED, neighbour
 from pnc_vol.append_log.private_folders import join_folder
 from pnc_vol.append_log.tail import create_private
-from pnc_vol.cache.ranges import Ranges, ranges_of
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents.model import Extents
+from pnc_vol.extents.ranges import Ranges, ranges_of
 from pnc_vol.system import PAGE, System
 from pnc_vol.system.full_io import read_at, write_all
+from pnc_vol.system.neighbours import CACHES_NOTED, neighbour
 
 __all__ = [
     "DATA",

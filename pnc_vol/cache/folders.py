@@ -7,7 +7,7 @@ Rules
 1. Caches are found where the note beside the file says, and in the directory of the hints, on this machine. The note
    names the folders of all ranks with their hosts, so that a node that is missing can be named.
 2. The file is the one that the caller names; the path in a log is never followed. A cache of another file, by its
-   inode or because its file was replaced since (`ownership`), is refused unless `any_file` is set. Where the file has
+   inode or because its file was replaced since (`is_replaced`), is refused unless `any_file` is set. Where the file has
    caches of its own, they are carried without the others, which are kept. A cache of another file of which no flush was
    complete promised nothing, as that of a new layout that was being made: it is removed.
 3. A file that did not have its name yet (``publish="close"``) is recovered under the temporary name that it has, as
@@ -28,29 +28,30 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.append_log.neighbours import CACHES_NOTED, is_unnamed
 from pnc_vol.append_log.private_folders import (
     Found,
     find_folders,
     folders_named,
     forget_folder,
     host_and_folder,
+    is_replaced,
+    mark_replaced,
     name_of_folders,
     noted,
     noted_folders,
     notes_about,
     remove_folder,
 )
-from pnc_vol.burst.recovery.ownership import is_replaced, mark_replaced
 from pnc_vol.cache.cache_file import DATA, read_cached
 from pnc_vol.cache.cache_log import CacheLog, Written, decode_cache_log
 from pnc_vol.cache.extent_log import SUFFIX, checksum, read_log
 from pnc_vol.cache.job_caches import PREFIX
-from pnc_vol.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.model import Extents
+from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists, is_folder
+from pnc_vol.system.neighbours import CACHES_NOTED, is_unnamed
 
 __all__ = [
     "Cache",

@@ -20,11 +20,11 @@ from threading import local
 import numpy as np
 
 from pnc_vol.cache.cache_file import CacheFile, grow_file, write_extents
-from pnc_vol.cache.ranges import Ranges
 from pnc_vol.cache.watch import Watch
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents
+from pnc_vol.extents.ranges import Ranges
 from pnc_vol.system import System
 from pnc_vol.system.full_io import NO_COPY_RANGE
 

@@ -34,11 +34,11 @@ from pnc_vol.cache.local_store import LocalStore
 from pnc_vol.cache.locks import RangeLocks
 from pnc_vol.cache.node_mates import Mate, NodeMates
 from pnc_vol.cache.queues import Held, Lost, Pending
-from pnc_vol.cache.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.cache.sync_threads import SyncThreads
 from pnc_vol.cache.watch import Watch
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
 from pnc_vol.extents.model import Extents, before
+from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.warn import warn_once
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
-__all__ = ["CHECKS", "CacheHints", "cache_hints", "hints_when_off"]
+__all__ = ["HINTED", "CacheHints", "cache_hints"]
 
 Mode = Literal["enable", "disable", "coherent"]
 Carrying = Literal["flush_immediate", "flush_onclose", "flush_none"]
@@ -121,11 +121,6 @@ def cache_hints(
     return CacheHints(**{**found, "mode": mode})
 
 
-def hints_when_off() -> dict[str, str]:
-    """What ``f.hints`` shows of a cache that is not there, or not any more."""
-    return {"e10_cache": "disable"}
-
-
 def _said(value: str | bool | int) -> str:
     return ("enable" if value else "disable") if isinstance(value, bool) else str(value)
 
@@ -178,5 +173,24 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "in_flight": _number(0, "bytes"),
 }
 
-CHECKS: dict[str, Callable[[str, Any], Any]] = {hint: _PARSERS[name] for name, hint in _HINTS.items()}
-"""Of each hint, what checks its value: ``check(hint, value)`` raises `ValueError`."""
+
+class _Hinted:
+    """See `drivers.stack.Hinted`."""
+
+    checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {hint: _PARSERS[name] for name, hint in _HINTS.items()}
+    when_off: ClassVar[dict[str, str]] = {"e10_cache": "disable"}
+
+    @staticmethod
+    def asked(hints: Mapping[str, str], *, writable: bool) -> bool:
+        """A file that is only read has a cache if its reads are to wait for what others hold.
+
+        Examples
+        --------
+        >>> HINTED.asked({"e10_cache_path": "/nvm"}, writable=True)
+        True
+        """
+        found = cache_hints(hints)
+        return found.mode == "coherent" or (found.mode != "disable" and writable)
+
+
+HINTED = _Hinted()

@@ -20,10 +20,10 @@ from pnc_vol.append_log.records import RECORD_BYTES, decode_records
 from pnc_vol.cache.cache_file import DATA, read_cached
 from pnc_vol.cache.cache_log import decode_cache_log
 from pnc_vol.cache.extent_log import FORMAT, SUFFIX, read_log
-from pnc_vol.cache.ranges import Ranges
 from pnc_vol.drivers.base import Memory
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Extents
+from pnc_vol.extents.ranges import Ranges
 from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at
 

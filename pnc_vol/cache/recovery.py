@@ -18,6 +18,7 @@ Rules
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,11 +39,12 @@ from pnc_vol.cache.folders import (
     sort_folders,
     temporary_of_folder,
 )
-from pnc_vol.cache.ranges import Ranges
 from pnc_vol.disk.journal import recover as complete_journal
 from pnc_vol.disk.locking import Held
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.blocks import rounds
+from pnc_vol.extents.ranges import Ranges
+from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
 from pnc_vol.warn import warn_outside
@@ -186,6 +188,35 @@ def _by_epoch(caches: Sequence[Cache], wrong: Sequence[Ranges]) -> Iterator[tupl
 
 
 def replay_caches(
+    paths: Sequence[str], names: Sequence[str] | None, *, options: Options, comm: Comm, **flags: bool
+) -> CarriedCaches:
+    """Carry the caches in some folders, or those that ended jobs left of files (collective; rank 0 does it).
+
+    Folders that are named are kept, and their logs marked as done; others are removed.
+
+    Parameters
+    ----------
+    paths : sequence of str, one file, or those of a set.
+    names : sequence of str, or None for all that were left.
+    **flags : `salvage`, `partial`, `any_file`.
+
+    Raises
+    ------
+    LogError, OSError
+        As `carry_caches`; also if a running job has them.
+    """
+
+    def carry() -> bytes:
+        done = [_replayed(path, names, options=options, **flags) for path in (paths if names is None else paths[:1])]
+        messages = [message for one in done for message in one.messages]
+        sums = [sum(counts) for counts in zip(*((one.caches, one.nbytes, one.headers) for one in done), strict=True)]
+        return json.dumps([*sums, messages]).encode()
+
+    caches, nbytes, headers, messages = json.loads(on_root(comm, "replay caches", carry))
+    return CarriedCaches(caches, nbytes, headers, messages=messages)
+
+
+def _replayed(
     path: str,
     names: Sequence[str] | None,
     *,
@@ -194,15 +225,7 @@ def replay_caches(
     partial: bool = False,
     any_file: bool = False,
 ) -> CarriedCaches:
-    """Carry the caches in some folders, or those that ended jobs left of a file.
-
-    Folders that are named are kept, and their logs marked as done; others are removed.
-
-    Raises
-    ------
-    LogError, OSError
-        As `carry_caches`; also if a running job has them.
-    """
+    """Carry caches to one file; by one process."""
     system, flags = options.system, {"salvage": salvage, "partial": partial, "any_file": any_file}
     if names is not None:
         report = carry_caches(path, names, options=options, **flags)

@@ -30,17 +30,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.cache.held_bytes import HeldBytes
-from pnc_vol.cache.hints import CacheHints, cache_hints, hints_when_off
+from pnc_vol.cache.hints import HINTED, CacheHints, cache_hints
 from pnc_vol.cache.job_caches import JobCaches
 from pnc_vol.cache.overlay import View, read_over
 from pnc_vol.cache.queues import Lost
-from pnc_vol.cache.ranges import EMPTY, Ranges, ranges_of
-from pnc_vol.drivers.base import Driver, Memory, OpenContext, Wrapper
+from pnc_vol.drivers.base import Capabilities, Driver, Memory, OpenContext, Wrapper
 from pnc_vol.drivers.byte_copy import check
-from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.holding import NOWHERE, Phase, Unwritten
 from pnc_vol.errors import ClosedFileError, ForkedFileError, ReadOnlyError
 from pnc_vol.extents.model import Extents
+from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.ranks.mpi_comm import over
 from pnc_vol.warn import warn_outside
@@ -310,7 +309,7 @@ class CacheDriver(Wrapper):
         return found
 
     def hints(self) -> dict[str, str]:
-        return hints_when_off() if self._bytes.off else self._hints.in_force()
+        return dict(HINTED.when_off) if self._bytes.off else self._hints.in_force()
 
     def note_elsewhere(self, reason: str, where: npt.NDArray[np.int64] = NOWHERE) -> None:
         self._reason = reason

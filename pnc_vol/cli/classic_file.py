@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
-from pnc_vol.blob.subfiles import names_set
 from pnc_vol.convert.checking import with_header
 from pnc_vol.disk.naming import check_place
 from pnc_vol.extents.model import Runs
+from pnc_vol.file.finding import is_set
 from pnc_vol.format import sizes
 from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.model import Header, Var
@@ -169,4 +169,4 @@ class FileReader:
 
 def open_stored(path: str) -> StoredFile | FileReader:
     """A classic file, or a set of subfiles by its name, or what is under an address."""
-    return FileReader(path) if is_address(path) or names_set(REAL, path) else StoredFile(path)
+    return FileReader(path) if is_address(path) or is_set(REAL, path) else StoredFile(path)

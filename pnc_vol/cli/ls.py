@@ -14,11 +14,11 @@ import typer
 
 from pnc_vol.api import display
 from pnc_vol.api.arguments import is_address
-from pnc_vol.blob.subfiles import names_set
 from pnc_vol.cli.shared_options import AsJson
 from pnc_vol.cli.show import FAILED, expected, fail, on_disk, painted, print_json, safe
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.hdf5 import open_either
+from pnc_vol.file.finding import is_set
 from pnc_vol.system import REAL, exists, is_folder
 
 __all__ = ["command", "tree"]
@@ -131,7 +131,7 @@ def split(file: str) -> tuple[str, str]:
     parts = file.split("/")
     for n in range(len(parts), 0, -1):
         path = "/".join(parts[:n])
-        if path and names_set(REAL, path):
+        if path and is_set(REAL, path):
             return path, "/".join(parts[n:])
         if path and exists(REAL, path):
             return (path, "/".join(parts[n:])) if n < len(parts) and not is_folder(REAL, path) else (file, "")

@@ -13,15 +13,15 @@ from typing import Annotated, Any
 
 import typer
 
-from pnc_vol.api.recovery import replay
 from pnc_vol.blob.replay import BlobReport
-from pnc_vol.burst.recovery.replay import ReplayReport
 from pnc_vol.cli.convert import WRITING, bar
 from pnc_vol.cli.log import DAMAGED, LEFT
 from pnc_vol.cli.shared_options import Quiet
 from pnc_vol.cli.show import counted, expected, fail, human, refuse_address, safe
 from pnc_vol.drivers.mpi_library import world
 from pnc_vol.errors import LogRefusedError
+from pnc_vol.file.leftovers import ReplayReport
+from pnc_vol.recovery import replay
 
 __all__ = ["REFUSED", "command"]
 

@@ -15,7 +15,6 @@
 `checking`          ``check``: a file against the format and its own markers
 `readers`           which programs read a file
 `repack`            ``repack``: a file without unused space
-`xarray`            the engine for xarray, ``to_netcdf``, dask
 `rewriting`         a file that takes its name when it is whole
 ==================  =============================================================================
 

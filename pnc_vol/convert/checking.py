@@ -24,13 +24,13 @@ import numpy as np
 
 from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
-from pnc_vol.blob.subfiles import names_set, subfile_path
 from pnc_vol.convert.readers import problems
 from pnc_vol.disk.naming import check_place
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import NeedBytes, PncVolError, PncVolWarning
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
+from pnc_vol.file.finding import files_of, is_set
 from pnc_vol.format import check as rules
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import Finding
@@ -111,7 +111,7 @@ def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequenc
     []
     """
     system = REAL
-    if names_set(system, os.fspath(path)):
+    if is_set(system, os.fspath(path)):
         return _of_set(os.fspath(path), system)
     with _header_bytes(os.fspath(path), system) as (read, nbytes):
         findings = _with_bytes(read, nbytes, rules.check)
@@ -151,8 +151,7 @@ def _of_set(path: str, system: System) -> list[Finding]:
                 known: Any = f.id.handle.session.file_set
                 tree = f.id.node.tree
                 if f.id.handle.session.disk.layout.name == "blob":
-                    for number in range(known.count):
-                        name = subfile_path(path, number)
+                    for name in files_of(system, path)[: known.count]:
                         found = check(name, values=False)
                         findings += [one._replace(message=f"{name}: {one.message}") for one in found]
                 for k, dims in enumerate(known.files.dims, 1):

@@ -27,8 +27,6 @@ from typing import Any, Literal
 
 from pnc_vol.api.arguments import is_address, refuse_remote
 from pnc_vol.api.file import File
-from pnc_vol.blob.subfiles import names_set
-from pnc_vol.burst.recovery.leftovers import look_after_leftovers
 from pnc_vol.convert import inspect_hdf5, space
 from pnc_vol.convert.copied_values import CopiedValues
 from pnc_vol.convert.link_state import warn_if_stale
@@ -38,6 +36,8 @@ from pnc_vol.disk import signature as recognise
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import check_place, mode_of_new, name_new
 from pnc_vol.errors import NotCDFError, PncVolError, ShortFileWarning
+from pnc_vol.file.finding import is_set
+from pnc_vol.file.leftovers import look_after
 from pnc_vol.format.check import short_data
 from pnc_vol.optional import require_h5py
 from pnc_vol.settings.options import resolve
@@ -71,7 +71,7 @@ def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
     """
 
     path = os.fspath(path)
-    if is_address(os.fsdecode(path)) or names_set(system, path):
+    if is_address(os.fsdecode(path)) or is_set(system, path):
         # whichever files the subfiles are, `File` shows what a NetCDF file would have; and it says what an address is
         return "netcdf"
     check_place(system.stat(path), path, exclusive=False)
@@ -132,7 +132,7 @@ def published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
                 system.close(fd)
         if overwrite:
             held.may_replace(target)
-            look_after_leftovers(target, target, resolve({"system": system}), writable=True, replaced=True)
+            look_after(target, target, resolve({"system": system}), writable=True, replaced=True)
             system.rename(temporary, target)
         else:
             name_new(system, temporary, target)

@@ -21,15 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.blob.subfiles import names_set
-from pnc_vol.burst.folders import find_logs
-from pnc_vol.burst.recovery.leftovers import abandoned_logs
-from pnc_vol.cache.folders import find_caches, sort_folders
 from pnc_vol.convert.rewriting import Copying, Progress, rewrite, same_file
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import CorruptHeaderError, DefinitionError, LogRefusedError, NotYetError
+from pnc_vol.file.finding import is_set
+from pnc_vol.file.leftovers import left
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.format.check import short_data
 from pnc_vol.format.decode import Decoded
@@ -179,7 +177,7 @@ def repack_on(
     started = time.monotonic()
     path, goal = os.fspath(source), os.fspath(source if target is None else target)
     options = resolve({**given, "system": system})
-    if names_set(system, path):
+    if is_set(system, path):
         raise DefinitionError(f"{path}: a set of subfiles is not repacked; 'pnc-vol replay' makes one file of it")
     real = system.realpath(os.path.abspath(path))
     _check(path, goal, real, in_place=target is None, overwrite=overwrite, options=options)
@@ -228,7 +226,7 @@ def _check(path: str, goal: str, real: str, *, in_place: bool, overwrite: bool, 
     check_place(there, path, exclusive=False)
     # also one that is only read from: what is posted is not in it yet
     refuse_open(real, path)
-    _refuse_logs(path, real, options)
+    _refuse_left(path, real, options)
     if in_place:
         if there.st_nlink > 1:
             text = f"it has {there.st_nlink} names (hard links), and the others would keep the old file; give a target"
@@ -241,22 +239,18 @@ def _check(path: str, goal: str, real: str, *, in_place: bool, overwrite: bool, 
         if not overwrite:
             raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", goal)
         refuse_open(target, goal, replaced=True)
-        _refuse_logs(goal, target, options)
+        _refuse_left(goal, target, options)
 
 
-def _refuse_logs(path: str, real: str, options: Options) -> None:
+def _refuse_left(path: str, real: str, options: Options) -> None:
     """Refuse if data are in a log or a cache: they are not in the file, and belong to the file as it is."""
-    system = options.system
-    for folder in sort_folders(system, real, find_caches(system, real, options).gone).own:
+    for one in left(real, options):
+        if one.running:
+            raise LogRefusedError(
+                f"{path}: a job writes to it through {one.kind} in {one.folder}; repack when the job has ended"
+            )
         raise LogRefusedError(
-            f"{path}: a job that ended early left data in caches, in {folder}, that may not be in it; "
-            f"'pnc-vol replay {path}' or pnc_vol.replay() puts them there; repack afterwards"
-        )
-    for folder in find_logs(options.system, real, os.path.dirname(real)).alive:
-        raise LogRefusedError(f"{path}: a job writes to it through a log in {folder}; repack when the job has ended")
-    for folder in abandoned_logs(real, options):
-        raise LogRefusedError(
-            f"{path}: a job that ended early left posted data that are not in it, in {folder}; "
+            f"{path}: a job that ended early left data in {one.kind}, in {one.folder}, that may not be in it; "
             f"'pnc-vol replay {path}' or pnc_vol.replay() puts them there; repack afterwards"
         )
 

@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pnc_vol.append_log.neighbours import neighbour
 from pnc_vol.disk.likeness import own
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import mode_of_new
@@ -29,6 +28,7 @@ from pnc_vol.disk.publish import Location
 from pnc_vol.format.moving import Moves
 from pnc_vol.system import System
 from pnc_vol.system.full_io import copy_all, read_at, write_all
+from pnc_vol.system.neighbours import neighbour
 
 __all__ = ["Copying", "Progress", "rewrite", "same_file"]
 

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pnc_vol.append_log.neighbours import neighbour
 from pnc_vol.format.edits import Parts
 from pnc_vol.late import late
 from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at, write_all
+from pnc_vol.system.neighbours import neighbour
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:

@@ -3,9 +3,8 @@
 ===============  =====================================================================================================
 module           what it does
 ===============  =====================================================================================================
-`base`           the protocol: `Driver`, and `Wrapper` for a driver above another driver
+`base`           the protocol: `Driver`, `Wrapper` for a driver above another driver, what they declare
 `holding`        the optional verbs of a driver that holds bytes back: epochs, `release`, `drain`
-`capabilities`   what a driver declares of itself
 `stack`          the register of drivers by name; opens a stack
 `stack_text`     ``"trace(limit=9) | posix"``: parses the text of a stack, and writes it
 `root`           what every root shares: open and closed, threads, counts
@@ -13,10 +12,8 @@ module           what it does
 `mpio`           root: MPI-IO, a file that the ranks of a communicator share
 `memory`         root: bytes in this process's memory
 `fileobj`        root: a file-like object of Python
-`remote/`        root: an address, read in byte ranges through fsspec
 `trace`          wrapper: counts and times every call
 `progress`       wrapper, during one flush: tells a function of the user how far the writing is
-`cache/`         wrapper: a node-local write cache
 `staged`         wrapper: a new layout of a file that has no name, until the end of the flush
 `descriptor`     a file by its descriptor: used by `posix`, and by `mpio` for the independent calls of one rank
 `mpi_file`       a file by MPI-IO alone: what one rank moves where it has no descriptor

@@ -21,8 +21,7 @@ from contextlib import contextmanager
 from io import TextIOBase, UnsupportedOperation
 from typing import Any
 
-from pnc_vol.drivers.base import Memory
-from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.base import Capabilities, Memory
 from pnc_vol.drivers.root import Root
 from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents.model import Extents

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnc_vol.drivers.base import Memory, OpenContext
+from pnc_vol.drivers.base import Capabilities, Memory, OpenContext
 from pnc_vol.drivers.byte_copy import (
     check,
     copy_pieces,
@@ -41,7 +41,6 @@ from pnc_vol.drivers.byte_copy import (
     within,
     without_overlap,
 )
-from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.descriptor import Descriptor, one_node
 from pnc_vol.drivers.mpi_file import MpiFile
 from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, opened, os_errors, types_are_broken

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Memory, OpenContext, Ranks
-from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.base import Capabilities, Memory, OpenContext, Ranks
 from pnc_vol.drivers.descriptor import Descriptor
 from pnc_vol.drivers.root import Root
 from pnc_vol.drivers.vectored_io import put_extents

@@ -8,29 +8,27 @@ Knows: names, and how a driver is opened. Does not know: what a driver does.
 
 Rules
 -----
-1. A driver of this package is imported when a stack first names it; one of another package is found by its entry point
-   in the group ``pnc_vol.drivers``, which is searched only for a name that is not known yet.
+1. Names are those of a `Registry`, with entry points in the group ``pnc_vol.drivers``.
 2. An entry point is a class: a `Wrapper` is a wrapper, another `Driver` a root.
 3. If a wrapper cannot be opened, the drivers below it are closed.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
 
-from pnc_vol.drivers.base import Driver, OpenContext, Wrapper
-from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.base import Capabilities, Driver, OpenContext, Wrapper
 from pnc_vol.drivers.stack_text import Layer, parse_stack
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from pnc_vol.plugins import Registry
 
 __all__ = [
+    "Hinted",
     "Kind",
     "Layer",
+    "asked_by_hints",
     "default_stack",
+    "hinted",
     "knows",
     "open_stack",
     "parse_stack",
@@ -38,18 +36,17 @@ __all__ = [
     "registered",
     "stack_capabilities",
     "stack_exists",
+    "without_hinted",
 ]
 
 Kind = Literal["root", "wrapper"]
 
 GROUP = "pnc_vol.drivers"
 
-_BUILTIN = {
-    "cache": "pnc_vol.cache.wrapper:CacheDriver",
+_CORE = {
     "memory": "pnc_vol.drivers.memory:MemoryDriver",
     "mpio": "pnc_vol.drivers.mpio:MpioDriver",
     "posix": "pnc_vol.drivers.posix:PosixDriver",
-    "remote": "pnc_vol.remote.driver:RemoteDriver",
     "trace": "pnc_vol.drivers.trace:TraceDriver",
 }
 
@@ -70,8 +67,6 @@ class _Entry(NamedTuple):
 
 _PLAIN = Capabilities()
 
-_registry: dict[str, _Entry] = {}
-_stacks: dict[str, list[tuple[Layer, _Entry]]] = {}
 _MOST_STACKS = 64
 """Stacks that are remembered until a driver is registered."""
 
@@ -95,20 +90,51 @@ def register(name: str, factory: Callable[..., Driver], kind: Kind | None = None
     ValueError
         The name is no such word, or the kind is missing.
     """
-    _stacks.clear()
+    _registry.register(name, factory if kind is None else (factory, kind))
+
+
+def _made_entry(name: str, given: Any) -> _Entry:
+    """The entry of a driver; `given`: a class, or what `register` takes with its kind."""
+    factory, kind = given if isinstance(given, tuple) else (given, None)
     if not name.replace("-", "_").replace("_", "a").isalnum():
         raise ValueError(f"A driver's name consists of letters, digits, '-' and '_', not {name!r}")
     make: Callable[..., Driver] = factory
     own = getattr(factory, "capabilities", Capabilities())
     if isinstance(factory, type) and issubclass(factory, Wrapper):
-        _registry[name] = _Entry(kind or "wrapper", factory.over, factory.declares)
-    elif kind is None and not isinstance(factory, type):
+        return _Entry(kind or "wrapper", factory.over, factory.declares)
+    if kind is None and not isinstance(factory, type):
         raise ValueError(f"Say whether {name!r} is a 'root' or a 'wrapper': register(name, factory, kind)")
-    elif kind == "wrapper":
-        _registry[name] = _Entry(kind, lambda inner, context, **options: make(inner, **options), lambda below: below)
-    else:
-        opens = factory.open if isinstance(factory, type) and issubclass(factory, Driver) else _told_by_keywords(make)
-        _registry[name] = _Entry("root", opens, lambda below: own, getattr(factory, "exists", None))
+    if kind == "wrapper":
+        return _Entry(kind, lambda inner, context, **options: make(inner, **options), lambda below: below)
+    opens = factory.open if isinstance(factory, type) and issubclass(factory, Driver) else _told_by_keywords(make)
+    return _Entry("root", opens, lambda below: own, getattr(factory, "exists", None))
+
+
+_registry = Registry[_Entry](GROUP, "driver type", _CORE, _made_entry)
+
+
+class Hinted(Protocol):
+    """What is known of a wrapper that hints alone put in front of a stack; small, as it is loaded with any hint.
+
+    checks : mapping of str to callable, of each of its hints what checks a value: ``check(hint, value)`` raises
+        `ValueError`.
+    when_off : mapping of str to str, the hints that `File.hints` shows where the wrapper is not in the stack.
+    """
+
+    checks: Mapping[str, Callable[[str, Any], Any]]
+    when_off: Mapping[str, str]
+
+    def asked(self, hints: Mapping[str, str], *, writable: bool) -> bool:
+        """Whether hints ask for the wrapper.
+
+        Raises
+        ------
+        ValueError
+            A hint has a wrong value.
+        """
+
+
+hinted = Registry[Hinted]("pnc_vol.hints", "wrapper that hints ask for")
 
 
 def _told_by_keywords(factory: Callable[..., Driver]) -> Callable[..., Driver]:
@@ -135,11 +161,10 @@ def registered() -> dict[str, Kind]:
     >>> registered()["posix"]
     'root'
     """
-    found = dict.fromkeys((*_BUILTIN, *_registry, *_entry_points()))
     kinds: dict[str, Kind] = {}
-    for name in sorted(found):
+    for name in _registry.names():
         try:
-            kinds[name] = _entry(name).kind
+            kinds[name] = _registry.find(name).kind
         except ImportError:
             continue
     return kinds
@@ -147,35 +172,35 @@ def registered() -> dict[str, Kind]:
 
 def knows(name: str) -> bool:
     """Whether a stack may use a name; what other packages register is looked for only if the name is none of ours."""
-    return name in _BUILTIN or name in _registry or name in _entry_points()
+    return name in _registry
 
 
-def _entry_points() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # takes as long to import as the rest of the package
+def asked_by_hints(hints: Mapping[str, str], *, writable: bool) -> list[str]:
+    """Wrappers that hints alone put in front of a stack.
 
-    return {point.name: point for point in entry_points(group=GROUP)}
+    Raises
+    ------
+    ValueError
+        A hint of one of them has a wrong value.
+    """
+    return [name for name in hinted.own() if hinted.find(name).asked(hints, writable=writable)]
 
 
-def _entry(name: str) -> _Entry:
-    if name not in _registry:
-        if name in _BUILTIN:
-            module, _, attribute = _BUILTIN[name].partition(":")
-            register(name, getattr(importlib.import_module(module), attribute))
-        else:
-            points = _entry_points()
-            if name not in points:
-                known = ", ".join(sorted({*_BUILTIN, *_registry, *points}))
-                raise ValueError(f"Unknown driver type '{name}'; known: {known}")
-            register(name, points[name].load())
-    return _registry[name]
+def without_hinted(spec: str) -> str:
+    """A stack without those of its uppermost wrappers that hints may have put there: they have no options."""
+    while True:
+        above, bar, below = spec.partition(" | ")
+        if not bar or above not in hinted.own():
+            return spec
+        spec = below
 
 
 def _looked_up(spec: str) -> list[tuple[Layer, _Entry]]:
     """The layers of a stack with their drivers; a file that is opened asks several times."""
-    found = _stacks.get(spec)
+    found: list[tuple[Layer, _Entry]] | None = _registry.derived.get(spec)
     if found is not None:
         return found
-    layers = [(layer, _entry(layer.name)) for layer in parse_stack(spec)]
+    layers = [(layer, _registry.find(layer.name)) for layer in parse_stack(spec)]
     *above, (last, bottom) = layers
     if bottom.kind != "root":
         raise ValueError(
@@ -184,8 +209,8 @@ def _looked_up(spec: str) -> list[tuple[Layer, _Entry]]:
     for layer, entry in above:
         if entry.kind != "wrapper":
             raise ValueError(f"'{layer.name}' in the driver {spec!r} is a root; it can only be the last driver")
-    if len(_stacks) < _MOST_STACKS:
-        _stacks[spec] = layers
+    if len(_registry.derived) < _MOST_STACKS:
+        _registry.derived[spec] = layers
     return layers
 
 

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver, Memory, Wrapper
-from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
 from pnc_vol.extents.model import Extents, one_extent
 
 __all__ = ["StagedDriver"]

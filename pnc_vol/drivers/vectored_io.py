@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.capabilities import CALL_COST
+from pnc_vol.drivers.base import CALL_COST
 from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.late import late
 

@@ -12,6 +12,7 @@ Knows: shapes, integers, numpy. Does not know: variables' names, types, files.
 `numpy_index`    a selection of an array in memory, as a numpy index
 `place`          from runs to extents: begin, record size, element size
 `merge`          extents made few, disjoint and sorted; the last write wins
+`ranges`         sets of bytes of a file, as arrays
 `blocks`         lists of extents, runs and arrays cut into rounds and blocks
 ===============  ===============================================================================================
 """

@@ -11,13 +11,11 @@
 `parting`               how ranks that left a file part: what was flushed follows to it
 `deferred`              files that are closed later than their users closed them; times of all files
 `finding`               what rank 0 does at an opening: join, open or create
+`leftovers`             what plug-ins do about what an earlier job left of a file
 `combinations`          which options do not go together
 `opening`               opening on all ranks together
 `of_ranks`              the modules that a file of several ranks is opened with
 `joining`               what opens a file or joins its session
-`set_opening`           opening sets of subfiles (`layout="blob"`)
-`set_headers`           what the headers of a set of subfiles say, all together
-`hdf5_opening`          creating and reading sets of HDF5 subfiles (`layout="hdf5blob"`)
 `driver_stack`          the stack of drivers of a file, a copy or a temporary file
 ----------------------  ----------------------------------------------------------------------------
 `post`                  posting writes
@@ -33,15 +31,6 @@
 `filling`               fill values where nobody wrote
 `header_update`         header, record count, name and length at the end of a flush
 `report`                what a flush did, or would do
-----------------------  ----------------------------------------------------------------------------
-`blob_set`              what sets of both blob layouts have in common
-`subfile_set`           the subfiles of an open set: a session for each, a flush of all
-`map_agreement`         which decomposition map each variable of a set gets
-`map_proposals`         what ranks tell each other of maps
-`posted_runs`           what a rank posted to the variables of a set, as runs
-`physical_definitions`  what is defined in a subfile
-`set_driver`            addresses over the drivers of subfiles
-`hdf5_set`              the HDF5 subfiles of an open set: all is written at the close
 ----------------------  ----------------------------------------------------------------------------
 `refreshing`            a reader takes over what a writer flushed
 `closing`               how a session ends

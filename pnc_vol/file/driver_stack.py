@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
 
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.drivers.posix import PosixDriver
-from pnc_vol.drivers.stack import default_stack, open_stack, parse_stack, stack_capabilities, stack_exists
+from pnc_vol.drivers.stack import (
+    asked_by_hints,
+    default_stack,
+    open_stack,
+    parse_stack,
+    stack_capabilities,
+    stack_exists,
+    without_hinted,
+)  # fmt: skip
 from pnc_vol.drivers.stack_text import written_layer
 from pnc_vol.file.epochs import fall_back
-from pnc_vol.late import late
 from pnc_vol.ranks.comm import Comm, first_trouble, on_root, said_by
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, is_folder, scratch_folder
-
-if TYPE_CHECKING:
-    from pnc_vol.cache import hints as cache
-else:
-    cache = late("pnc_vol.cache.hints")
 
 __all__ = [
     "asked_and_open",
@@ -42,8 +43,6 @@ __all__ = [
 
 
 _ANOTHER_FILE = "another file"
-_HINTED = "cache | "
-"""What hints put in front of a stack."""
 
 
 def stack_of(options: Options, comm: Comm) -> str:
@@ -62,43 +61,37 @@ def stack_of_others(options: Options, *, writable: bool) -> str:
 
 
 def cached(options: Options, *, shared: bool, writable: bool) -> Options:
-    """The options with a node-local cache above the stack, if hints alone ask for one.
+    """The options with those wrappers above the stack that hints alone ask for, such as a node-local cache.
 
-    A file that is only read has none, unless its reads are to wait for what others hold (``e10_cache=coherent``); nor
-    has a file that is no file of the operating system.
+    A file that is no file of the operating system has none.
 
     Raises
     ------
     ValueError
-        A hint of the cache has a wrong value, or the cache has no directory.
-
-    Examples
-    --------
-    >>> cached(Options(hints={"e10_cache_path": "/nvm"}), shared=True, writable=True).driver
-    'cache | mpio'
+        A hint of a wrapper has a wrong value.
     """
     if not options.hints:
         return options
-    asked = cache.cache_hints(options.hints)
-    if asked.mode == "disable" or not (writable or asked.mode == "coherent"):
-        return options
+    asked = asked_by_hints(options.hints, writable=writable)
     spec = options.driver or default_stack(shared)
-    if any(layer.name == "cache" for layer in parse_stack(spec)) or not stack_capabilities(spec).keeps_file:
+    named = {layer.name for layer in parse_stack(spec)} if asked else set()
+    more = [name for name in asked if name not in named]
+    if not more or not stack_capabilities(spec).keeps_file:
         return options
-    return options._replace(driver=_HINTED + spec)
+    return options._replace(driver=" | ".join((*more, spec)))
 
 
 def asked_and_open(asked: Options, opened: Options, comm: Comm) -> tuple[str, str]:
     """The stack that a second opening asks for, "" if any will do, and that of the first one.
 
-    Both without the cache that hints put in front: a second opening shares it, whatever its own hints say.
+    Both without the wrappers that hints put in front: a second opening shares them, whatever its own hints say.
     """
     wanted, there = asked.driver, stack_of(opened, comm)
-    below = wanted.removeprefix(_HINTED)
-    if below != wanted and there.startswith(_HINTED) and below == default_stack(comm.mpi is not None):
-        # Hints put the cache on the default stack: nobody named one.
+    below, opened_below = without_hinted(wanted), without_hinted(there)
+    if below != wanted and opened_below != there and below == default_stack(comm.mpi is not None):
+        # Hints put a wrapper on the default stack: nobody named one.
         below = ""
-    return below, there.removeprefix(_HINTED)
+    return below, opened_below
 
 
 def context_of(

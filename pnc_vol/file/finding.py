@@ -12,45 +12,114 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import ATTEMPTS, check_place
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
-from pnc_vol.file.registry import OpenAttempt, refuse_open
+from pnc_vol.file.leftovers import look_after
+from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.encode import encode, encoded_empty
 from pnc_vol.format.model import Header
 from pnc_vol.late import late
 from pnc_vol.layout.registry import header_paths, layout_class
+from pnc_vol.plugins import Registry
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
 
 if TYPE_CHECKING:
     import json
 
-    from pnc_vol.blob import subfiles
     from pnc_vol.disk import existing as reading
-    from pnc_vol.disk import signature
     from pnc_vol.disk.existing import Existing
-    from pnc_vol.file import combinations
     from pnc_vol.format.decode import Decoded
+    from pnc_vol.ranks.comm import Comm
 else:
     json = late("json")
-    signature = late("pnc_vol.disk.signature")
-    combinations = late("pnc_vol.file.combinations")
-    subfiles = late("pnc_vol.blob.subfiles")
     reading = late("pnc_vol.disk.existing")
 
-__all__ = ["Found", "Mine", "find"]
+__all__ = ["FileSets", "Found", "Mine", "SetSeen", "file_sets", "file_with_header", "files_of", "find", "is_set"]
 
 
-_SUBFILE = r"(?s)(.+)\.\d{4,}"
-_SHOWN = 4
-"""Sets that are named in a message."""
+class SetSeen(NamedTuple):
+    """A set of files that is there, or is to be made.
+
+    sets : str, the plug-in that has it.
+    base : str, the name that a user gives it.
+    header : bytes, of its first file; empty if it is to be made.
+    """
+
+    sets: str
+    base: str
+    header: bytes = b""
+
+
+class FileSets(Protocol):
+    """A plug-in that finds and opens files which consist of several files.
+
+    A layout with `several_files` names the plug-in in its attribute `sets`.
+    """
+
+    def first_file(self, base: str) -> str:
+        """The name of the file of a set that has its first header."""
+
+    def files(self, system: System, base: str) -> list[str]:
+        """The files of a set that are there, from the first one to the last before one that is not."""
+
+    def matched(self, system: System, path: str) -> str:
+        """The name of the set whose files a pattern matches; any other path as it is.
+
+        Raises
+        ------
+        ValueError
+            The pattern matches files of several sets.
+        """
+
+    def seen(self, name: str, asked: str, path: str, options: Options, mine: Mine) -> SetSeen | None:
+        """The set of which `path`, which is there, is a file; None if it is an ordinary file.
+
+        Raises
+        ------
+        OSError, FormatError
+        """
+
+    def found(
+        self,
+        seen: SetSeen,
+        mode: str,
+        there: os.stat_result | None,
+        token: str,
+        options: Options,
+        mine: Mine,
+        *,
+        looks: bool,
+    ) -> Found:
+        """What rank 0 tells the others of a set.
+
+        Parameters
+        ----------
+        there : os.stat_result or None, of its first file.
+        looks : bool, whether `leftovers.look_after` is to be called for its files.
+
+        Raises
+        ------
+        OSError, ValueError
+            It cannot be opened or made in this way.
+        """
+
+    def open(self, found: Found, mode: str, options: Options, comm: Comm) -> Any:
+        """Open or create the set (collective): an `OpenFile`.
+
+        Raises
+        ------
+        OSError, ValueError
+        """
+
+
+_sets = Registry[FileSets]("pnc_vol.sets", "set of files")
+file_sets = _sets.find
 
 
 class Mine:
@@ -84,12 +153,13 @@ class Mine:
 class Found(NamedTuple):
     """What rank 0 found, or made.
 
-    way : "join", "open", "create", or "set": the file is a set of subfiles.
+    way : "join", "open", "create", or "set": the file consists of several files.
     token : str, of the session to join, or of the new one.
     path, work : str, as of `Location`.
     size : int, bytes of the file.
     inode : int, of a file that was opened; 0 of a new one.
-    header : bytes; of subfiles that are HDF5 files the signature of these.
+    header : bytes
+    sets : str, the plug-in that has the set.
     subfile : Existing or None, on rank 0: see `Mine`.
     """
 
@@ -100,26 +170,22 @@ class Found(NamedTuple):
     size: int = 0
     inode: int = 0
     header: bytes = b""
+    sets: str = ""
     subfile: Existing | None = None
-
-    @property
-    def hdf5(self) -> bool:
-        """Whether the subfiles that are there are HDF5 files."""
-        return self.header == signature.HDF5_SIGNATURE
 
     @property
     def created(self) -> bool:
         return self.way == "create"
 
     def packed(self) -> bytes:
-        words = [self.way, self.token, self.path, self.work, self.size, self.inode]
+        words = [self.way, self.token, self.path, self.work, self.size, self.inode, self.sets]
         return json.dumps(words).encode() + b"\n" + self.header
 
     @classmethod
     def unpacked(cls, told: bytes) -> Found:
         words, _, header = told.partition(b"\n")
-        way, token, path, work, size, inode = json.loads(words)
-        return cls(way, token, path, work, size, inode, header)
+        way, token, path, work, size, inode, sets = json.loads(words)
+        return cls(way, token, path, work, size, inode, header, sets)
 
 
 def find(
@@ -135,27 +201,28 @@ def find(
     """Find the session to join, open the file, or make one, which has the header `new`; on rank 0."""
     if root is None and path is not None and mode in ("r", "r+", "a"):
         path = _matched(options.system, path)
-    token, asked, base, first = "", path, None, b""
+    token, asked = "", path
+    seen: SetSeen | None = None
     for _ in range(ATTEMPTS):
         there: os.stat_result | None = None
         if root is None and path is not None:
             path, there = _standing(options, asked or path, mode)
-            base, first = _set_of(options, asked or path, path, mode, there, mine)
-            if base is not None and path != subfiles.subfile_path(base, 0):
-                path, there = subfiles.subfile_path(base, 0), None
+            seen = _set_of(options, asked or path, path, mode, there, mine)
+            if seen is not None and path != (first := file_sets(seen.sets).first_file(seen.base)):
+                path, there = first, None
                 with suppress(FileNotFoundError):
                     there = options.system.stat(path)
             if claim is not None and path != asked:
                 claim.real = options.system.realpath(path)
         if claim is not None:
             joins = claim.finds(there)
-            if not joins and there is None and base is None and mode in ("r", "r+", "a"):
+            if not joins and there is None and seen is None and mode in ("r", "r+", "a"):
                 joins = _finds_unnamed(options, path or "", claim)
             token = claim.token.decode()
             if joins:
                 return Found("join", token)
-        if base is not None:
-            return _found_set(base, first, mode, there, token, claim, options, mine)
+        if seen is not None:
+            return file_sets(seen.sets).found(seen, mode, there, token, options, mine, looks=claim is not None)
         way = _way(options, path, mode, keeps_file, root, there, claim)
         if way == "open" and root is not None:
             existing = reading.header_of(root, path or "")
@@ -185,32 +252,6 @@ def find(
     raise reading.replaced_too_often(path or "")
 
 
-def _matched(system: System, path: str) -> str:
-    """The name of the set whose subfiles a pattern matches, such as ``out.nc.*``; any other path as it is.
-
-    Raises
-    ------
-    ValueError
-        The pattern matches subfiles of several sets.
-    """
-    if not ("*" in path or "?" in path or "[" in path):
-        return path
-    folder, pattern = os.path.split(path)
-    if not set("*?[") & set(pattern) or exists(system, path):
-        return path
-    try:
-        import fnmatch
-
-        names = fnmatch.filter(system.listdir(folder or "."), pattern)
-    except OSError:
-        return path
-    bases = sorted({named[1] for name in names if (named := re.fullmatch(_SUBFILE, name))})
-    if len(bases) > 1:
-        shown = ", ".join(map(repr, bases[:_SHOWN])) + (", ..." if len(bases) > _SHOWN else "")
-        raise ValueError(f"{path}: the pattern matches subfiles of {len(bases)} sets ({shown}); name one of them")
-    return os.path.join(folder, bases[0]) if bases else path
-
-
 def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_result | None]:
     """The file with the header, and what stands there: a layout may give it another name than the user's."""
     new = mode in ("w", "w-", "x")
@@ -222,7 +263,7 @@ def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_resu
         except FileNotFoundError:
             if new:
                 return path, None
-    names = header_paths(path, options.layout)
+    names = _header_paths(path, options.layout)
     if not new and _several_files(options) and names[-1] != path:
         # a file that is there is opened as what it is
         names.append(path)
@@ -232,10 +273,43 @@ def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_resu
     return names[0], None
 
 
+def _matched(system: System, path: str) -> str:
+    """The name of the set whose files a pattern matches, such as ``out.nc.*``; any other path as it is."""
+    if ("*" in path or "?" in path or "[" in path) and not exists(system, path):
+        for name in _sets.own():
+            path = file_sets(name).matched(system, path)
+    return path
+
+
+def _header_paths(path: str, asked: str) -> list[str]:
+    """Names under which the header of `path` may be, in the order in which they are to be tried."""
+    sets = () if asked else (file_sets(name).first_file(path) for name in _sets.own())
+    return list(dict.fromkeys((*header_paths(path, asked), *sets)))
+
+
+def file_with_header(system: System, path: str) -> str:
+    """The file in which the header of `path` is: that itself, or the first file of a set of that name."""
+    return files_of(system, path)[0]
+
+
+def files_of(system: System, path: str) -> list[str]:
+    """The files in which the data under a name are: that itself, or those of a set that are there."""
+    if not exists(system, path):
+        for name in _sets.own():
+            if found := file_sets(name).files(system, path):
+                return found
+    return [path]
+
+
+def is_set(system: System, path: str) -> bool:
+    """Whether a path is the name of a set of files: nothing stands there, but its first file does."""
+    return files_of(system, path) != [path]
+
+
 def _finds_unnamed(options: Options, path: str, claim: OpenAttempt) -> bool:
     """Whether this process has a file of the name open that has not got its names yet, as a new set of subfiles."""
     own = claim.real
-    for name in header_paths(path, ""):
+    for name in _header_paths(path, ""):
         claim.real = options.system.realpath(name)
         if claim.finds(None):
             return True
@@ -249,96 +323,23 @@ def _several_files(options: Options) -> bool:
 
 def _set_of(
     options: Options, asked: str, path: str, mode: str, there: os.stat_result | None, mine: Mine
-) -> tuple[str | None, bytes]:
-    """The name of the set of subfiles that is meant, or None; and the header of its first subfile, if there is one.
+) -> SetSeen | None:
+    """The set of files that is meant, or None.
 
     asked, path : str, what the user said, and what stands there.
     """
-    sets = _several_files(options)
+    new = SetSeen(layout_class(options.layout).sets, asked) if _several_files(options) else None
     if mode in ("w", "w-", "x"):
-        return (asked, b"") if sets else (None, b"")
+        return new
     # as h5py: an empty file, such as `tempfile` makes, is no file yet
     if there is None or (mode != "r" and there.st_size == 0 and path == asked):
-        return (asked, b"") if sets else (None, b"")
-    named = re.fullmatch(_SUBFILE, path) if path[-4:].isdigit() else None
-    if named is None or (options.layout and not sets):
-        return None, b""
-    # Few files have such names, and what knows of blobs takes long to load.
-    from pnc_vol.blob.described import described, is_blob_set
-
-    base = named[1]
-    first = subfiles.subfile_path(base, 0)
-    if _is_hdf5(options, path):
-        return base, signature.HDF5_SIGNATURE
-    try:
-        found = _header_in(options.system, first)
-    except FileNotFoundError:
-        found = _header_in(options.system, path)
-    if is_blob_set(found.decoded.header):
-        mine.subfile = found
-        return base, found.content
-    if path == first == subfiles.subfile_path(asked, 0):
-        # The user named a set. What is missing is told; as an ordinary file it would show other values.
-        described(found.decoded.header, path)
-    return None, b""
-
-
-def _header_in(system: System, path: str) -> Existing:
-    """The header of a file, which is closed again."""
-    found = reading.open_existing(system, path, system.realpath(path))
-    system.close(found.fd)
-    return found
-
-
-def _is_hdf5(options: Options, path: str) -> bool:
-    fd = options.system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        return (
-            stat.S_ISREG(options.system.fstat(fd).st_mode) and signature.kind_of(options.system, fd) == signature.HDF5
-        )
-    finally:
-        options.system.close(fd)
-
-
-def _found_set(
-    base: str,
-    first: bytes,
-    mode: str,
-    there: os.stat_result | None,
-    token: str,
-    claim: OpenAttempt | None,
-    options: Options,
-    mine: Mine,
-) -> Found:
-    """A set of subfiles that is there, or is to be made."""
-    plain: os.stat_result | None = None
-    with suppress(FileNotFoundError):
-        plain = options.system.stat(base)
-    if not first:
-        for name, what in ((base, plain), (subfiles.subfile_path(base, 0), there)):
-            if what is not None:
-                check_place(what, name, exclusive=mode in ("w-", "x"))
-        if plain is None and mode in ("r", "r+"):
-            raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", base)
-        combinations.check(layout_class(options.layout), options, 1, path=base, new=True)
-        if plain is not None:
-            refuse_open(options.system.realpath(base), base, replaced=True)
-    if claim is not None and claim.look_after is not None:
-        replaced = mode in ("w", "w-", "x")
-        names = subfiles.subfiles_of(options.system, base) if there is not None else []
-        # The first one last: a log of the set, which is its, is replayed upon what the caches of all hold.
-        for name in reversed(names or [subfiles.subfile_path(base, 0)]):
-            claim.look_after(name, options.system.realpath(name), options, writable=mode != "r", replaced=replaced)
-        if replaced and plain is not None:
-            claim.look_after(base, options.system.realpath(base), options, writable=True, replaced=True)
-        if first and first != signature.HDF5_SIGNATURE:
-            # What was recovered may have brought another header.
-            name = subfiles.subfile_path(base, 0)
-            if mine.subfile is None or not reading.unchanged(options.system, name, mine.subfile):
-                mine.subfile = _header_in(options.system, name)
-            first = mine.subfile.content
-    inode = there.st_ino if there is not None else 0
-    return Found("set", token, base, "", len(first), inode, first)
+        return new
+    if options.layout and new is None:
+        return None
+    for name in _sets.own() if path[-1:].isdigit() else ():
+        if (seen := _sets.find(name).seen(name, asked, path, options, mine)) is not None:
+            return seen
+    return None
 
 
 def _open(options: Options, path: str, real: str, writable: bool, token: str, mine: Mine) -> Found:
@@ -372,9 +373,9 @@ def _way(
         check_place(there, path or "", exclusive=keeps_file and mode in ("w-", "x"))
     if mode in ("r", "r+") and there is None:
         raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", path)
-    if path is not None and keeps_file and claim is not None and claim.look_after is not None:
+    if path is not None and keeps_file and claim is not None:
         real = claim.real or options.system.realpath(path)
-        claim.look_after(path, real, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
+        look_after(path, real, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
     if mode in ("w", "w-", "x"):
         return "replace" if mode == "w" and there is not None else "create"
     if there is None:

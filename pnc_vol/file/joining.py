@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.disk.stored_file import StoredFile
@@ -19,7 +18,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.file import deferred, registry
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.driver_stack import context_of, stack_of
-from pnc_vol.file.finding import Found
+from pnc_vol.file.finding import Found, file_sets
 from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.open_file import OpenFile, without_collector
 from pnc_vol.file.opening import Opened, open_file, open_queue
@@ -37,7 +36,7 @@ else:
     # for files that ranks left
     parting = late("pnc_vol.file.parting")
 
-__all__ = ["open_session", "open_shared"]
+__all__ = ["open_session", "open_shared", "session_of"]
 
 
 @without_collector
@@ -69,17 +68,11 @@ def open_session(
     try:
         opened = open_file(path, mode, options=options, comm=comm, root=root, claim=claim)
         if isinstance(opened, Found):
-            # Sets of subfiles are rare, and what knows of them takes long to load.
-            if opened.hdf5 or options.layout == "hdf5blob":
-                from pnc_vol.blob.hdf5.opening import open_hdf5_set as open_set
-            else:
-                from pnc_vol.blob.set_opening import open_set
-
-            made = open_set(opened, mode, options, comm, _made)
+            made = file_sets(opened.sets).open(opened, mode, options, comm)
             assert isinstance(made, OpenFile)
             return made
         if opened is not None:
-            return _made(opened, options, comm)
+            return session_of(opened, options, comm)
         assert claim is not None
         session = claim.joined()
         if not claim.joins:
@@ -113,7 +106,7 @@ _last = [Options()] * 2
 """Options of the last file, as asked for and with its layout."""
 
 
-def _made(
+def session_of(
     opened: Opened,
     options: Options,
     comm: Comm,
@@ -185,7 +178,6 @@ def open_shared(
     comm: Comm,
     root: Driver | None = None,
     target: Any = None,
-    look_after: Callable[..., None] | None = None,
 ) -> tuple[OpenFile, SessionRef]:
     """Open or create a file, or join the session that has it open (collective).
 
@@ -197,8 +189,6 @@ def open_shared(
         The path without links; "" where there is no file that others could open.
     target : object, optional
         The object that `root` writes to.
-    look_after : callable, optional
-        What to do with logs of killed jobs before the file is opened; see `registry.OpenAttempt`.
 
     Returns
     -------
@@ -223,7 +213,7 @@ def open_shared(
         except BaseException as error:
             _leave(comm, error)
             raise
-    claim = OpenAttempt(path, real, mode, options, comm, target, look_after) if real or target is not None else None
+    claim = OpenAttempt(path, real, mode, options, comm, target) if real or target is not None else None
     since, made, ref = time.perf_counter(), None, None
     while True:
         try:

@@ -22,13 +22,12 @@ _MODULES = """
     extents.blocks extents.decomposition extents.fancy extents.numpy_index extents.selection extents.subarrays
     file.drain file.filling file.held_ranges file.post file.resizing
     file.reads.composite_values file.reads.fetch file.reads.gathered
-    flush.aggregators flush.differences flush.failures flush.stream flush.two_phase
+    exchange.aggregators exchange.two_phase flush.differences flush.failures flush.stream
     format.convert format.decode format.moving
-    layout.subfiles
     mapping.attribute_encoding mapping.changes mapping.conventions mapping.describe mapping.encoding mapping.links
     mapping.named_dims mapping.unflatten
     queue.spill
-    two_threads
+    system.two_threads
 """
 
 

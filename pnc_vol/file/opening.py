@@ -32,7 +32,8 @@ from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
 from pnc_vol.mapping.markers import warn_of
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.queue.queue import Queue
-from pnc_vol.queue.stores import StoreContext, check_name, open_store
+from pnc_vol.queue.stores import MEMORY, StoreContext, check_name, open_store
+from pnc_vol.queue.stores import trouble as store_trouble
 from pnc_vol.ranks.comm import Comm, on_root, said_by
 from pnc_vol.settings.options import Options
 from pnc_vol.warn import warn_outside
@@ -40,7 +41,6 @@ from pnc_vol.warn import warn_outside
 if TYPE_CHECKING:
     import json
 
-    from pnc_vol.burst import beginning
     from pnc_vol.disk import existing
     from pnc_vol.file import combinations, of_ranks
     from pnc_vol.format import check as header_check
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from pnc_vol.ranks.errors import Ranks
 else:
     json = late("json")
-    # few files have a log, and logs are half of the package; what is checked is what exists already
-    beginning, header_check = late("pnc_vol.burst.beginning"), late("pnc_vol.format.check")
+    # what is checked is what exists already
+    header_check = late("pnc_vol.format.check")
     unflatten = late("pnc_vol.mapping.unflatten")
     decoding = late("pnc_vol.format.decode")
     existing, of_ranks = late("pnc_vol.disk.existing"), late("pnc_vol.file.of_ranks")
@@ -156,9 +156,11 @@ def open_file(
             raise
     if asked.name != CANONICAL:  # which goes with everything
         combinations.check(asked, options, comm.size)
-    check_name(options.store)
-    if options.burst_buf and mode != "r" and comm.size > 1:
-        comm.agree("open log folders", error=beginning.missing_folder(options))
+    store = "log" if options.burst_buf else options.store
+    if store != MEMORY:
+        check_name(store)
+        if mode != "r" and comm.size > 1:
+            comm.agree("open store", error=store_trouble(store, options))
     for _ in range(ATTEMPTS):
         mine = Mine()
         arguments = options, path, mode, keeps_file, root, claim, mine, new
@@ -318,7 +320,7 @@ def open_queue(disk: StoredFile, options: Options, comm: Comm, *, writable: bool
     queue = Queue(options.buffer_size, lambda: open_spill(disk, options.system))
     name = "log" if options.burst_buf else options.store
     location = disk.location
-    if name == "memory" or not writable or disk.standing is None:
+    if name == MEMORY or not writable or disk.standing is None:
         return queue
     try:
         queue.put_in_front(open_store(name, StoreContext(queue.backlog, options, comm, disk)))

@@ -22,7 +22,6 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from pnc_vol.errors import DefinitionError
@@ -224,9 +223,6 @@ class OpenAttempt:
     comm : Comm
     target : object, optional
         The object that is the file.
-    look_after : callable, optional
-        Called on rank 0 before a file is opened or made, with what logs of killed jobs need to be found and replayed:
-        ``look_after(path, real, options, writable=, replaced=)``. Recovery opens files, and so stands above this.
     """
 
     def __init__(
@@ -237,11 +233,9 @@ class OpenAttempt:
         options: Options,
         comm: Comm,
         target: Any = None,
-        look_after: Callable[..., None] | None = None,
     ) -> None:
         self.path, self.real, self.mode = path, real, mode
         self.options, self.comm, self.target = options, comm, target
-        self.look_after = look_after
         self.token = _new_token()
         self.key: tuple[int, int] | None = None
         self.joins = False

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pnc_vol.drivers.capabilities import CALL_COST
+from pnc_vol.drivers.base import CALL_COST
 from pnc_vol.settings.options import Options
 
 __all__ = ["NO_READS", "Choice", "Weight", "asked_of_all", "transport_code", "weighed"]

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.capabilities import CALL_COST
+from pnc_vol.drivers.base import CALL_COST, Driver
 from pnc_vol.errors import RankError
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.choice import Choice, Weight, asked_of_all, transport_code, weighed

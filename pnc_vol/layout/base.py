@@ -43,13 +43,20 @@ if TYPE_CHECKING:
 else:
     subarrays = late("pnc_vol.extents.subarrays")
 
-__all__ = ["MOST_WRITTEN", "Layout", "LostRecords", "Unwritten"]
+__all__ = ["MOST_WRITTEN", "OFFSET", "SHIFT", "Layout", "LostRecords", "Unwritten"]
 
 LostRecords = dict[int, tuple[int, int]]
 """See `Layout.lost_records`."""
 
 MOST_WRITTEN = 1 << 16
 """Runs of elements that a variable with a fill value may have written before a flush, before later ones wait: 1 MiB."""
+
+SHIFT = 48
+"""Bits of an offset in a layout of several files, whose addresses have the number of a file above it: a file may have
+256 TiB, and there may be 32,767 of them."""
+
+OFFSET = (1 << SHIFT) - 1
+"""The bits of an address that are the offset."""
 
 _NO_PLACES: dict[int, Place] = {}
 _ALL = 1 << 62
@@ -128,7 +135,10 @@ class Layout(abc.ABC):
     """Whether what is posted stays in the queue until the close, because nothing has a place before."""
 
     several_files: ClassVar[bool] = False
-    """Whether data and headers are in several files, each with a life of its own; see `file.subfile_set`."""
+    """Whether data and headers are in several files, each with a life of its own."""
+
+    sets: ClassVar[str] = ""
+    """Of a layout of several files, the plug-in that finds and opens them; see `file.finding.FileSets`."""
 
     def __init__(self, options: Options) -> None:
         self.options = options

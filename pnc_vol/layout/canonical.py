@@ -14,21 +14,23 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, ClassVar
 
 from pnc_vol.format import sizes
 from pnc_vol.format.encode import header_size
-from pnc_vol.format.model import Header
+from pnc_vol.format.model import Dim, Header, Var
 from pnc_vol.format.placing import Alignment, grow, place
+from pnc_vol.format.sizes import begin_rec, inner_bytes, is_record
 from pnc_vol.format.types import pad4
 from pnc_vol.format.widths import MAX_OFFSET
 from pnc_vol.late import late
 from pnc_vol.layout.base import MOST_WRITTEN, Layout
-from pnc_vol.layout.early_places import EarlyPlaces
 from pnc_vol.layout.places import Place, Places
 from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
     from pnc_vol.format import moving
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 else:
     moving = late("pnc_vol.format.moving")
 
-__all__ = ["CanonicalLayout"]
+__all__ = ["CanonicalLayout", "EarlyPlaces"]
 
 _make = tuple.__new__
 
@@ -180,3 +182,82 @@ def _origin(uids: tuple[int, ...], new: tuple[int, ...]) -> list[int | None]:
     """The variable of `uids` that each of `new` carries on, by its number."""
     at = {uid: i for i, uid in enumerate(uids)}
     return [at.get(uid) for uid in new]
+
+
+class EarlyPlaces:
+    """The early places of one header in force.
+
+    Attributes
+    ----------
+    begins : dict of uid to int
+        Where each variable begins, in bytes.
+    full : bool, no further variable gets an early place.
+    reads_zero : bool, what nobody wrote in them reads as zero.
+    """
+
+    __slots__ = ("_end", "_limit", "_seen", "begins", "full", "reads_zero")
+
+    def __init__(self) -> None:
+        self.begins: dict[int, int] = {}
+        self.full = self.reads_zero = False
+        self._seen = 0
+        self._end: int | None = None
+        self._limit: int | None = None
+
+    def give(self, header: Header, tree: Tree, options: Options, *, zeros: bool, zero_gaps: bool) -> Iterator[
+        tuple[int, Place]
+    ]:  # fmt: skip
+        """Give a place to what was defined since the last call.
+
+        Parameters
+        ----------
+        header : Header, in force; the same in all calls.
+        zeros, zero_gaps : bool
+            Whether bytes that nobody wrote read as zero: behind the data, and between the variables of `header`.
+        """
+        if self._end is None:
+            ends = [var.begin + inner_bytes(header, var) for var in header.vars if not is_record(header, var)]
+            self._end = max(ends, default=options.drain_reserve)
+            # With records in force there is only the gap before them.
+            self._limit = begin_rec(header)
+            self.reads_zero = zeros and (zero_gaps or self._limit is None)
+        for node in tree.history[self._seen :]:
+            self._seen += 1
+            if self.full or node.is_record or node.element.kind == "vlen_string":
+                continue
+            place = self._next(node, options.var_align)
+            if place is not None:
+                yield node.uid, place
+
+    def _next(self, node: DatasetNode, var_align: int) -> Place | None:
+        assert self._end is not None
+        itemsize = node.element.itemsize
+        nbytes = itemsize * math.prod(node.shape or ()) if not node.is_placeholder else itemsize
+        align = math.lcm(max(4, -(-var_align // 4) * 4), 8 if itemsize % 8 == 0 else 4)
+        begin = -(-self._end // align) * align
+        if self._limit is not None and begin + nbytes > self._limit:
+            self.full = True
+            return None
+        self.begins[node.uid] = begin
+        self._end = begin + nbytes
+        return Place(begin, itemsize, 0, 0)
+
+    def added_to(self, header: Header, uids: tuple[int, ...], tree: Tree, numrecs: int) -> tuple[
+        Header, tuple[int, ...]
+    ]:  # fmt: skip
+        """`header` with these variables as if they were in it; only begins, types and sizes count in it."""
+        dims, found, every = list(header.dims), list(header.vars), list(uids)
+        position = next((i for i, var in enumerate(found) if is_record(header, var)), len(found))
+        for uid, begin in self.begins.items():
+            node = tree.datasets.get(uid)
+            if node is None:
+                continue
+            shape = () if node.is_placeholder else node.shape or ()
+            ids = []
+            for n in (*shape, *node.element.trailing):
+                dims.append(Dim(f"d{len(dims)}", n))
+                ids.append(len(dims) - 1)
+            found.insert(position, Var(f"early{uid}", tuple(ids), (), node.element.nc_type, begin))
+            every.insert(position, uid)
+            position += 1
+        return Header(header.version, numrecs, tuple(dims), header.attrs, tuple(found)), tuple(every)

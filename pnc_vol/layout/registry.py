@@ -6,29 +6,19 @@ Rules
 -----
 1. A file that is not canonical says which layout it has (`mapping.tree.Tree.layout`). What a user asks for has to agree
    with it: data are never looked for where they are not.
-2. A layout of another package is found by its entry point in the group ``pnc_vol.layouts``, which is searched only for
-   a name that is not known yet.
-3. An entry point is a class derived from `Layout`.
+2. Names are those of a `Registry`, with entry points in the group ``pnc_vol.layouts``: classes derived from `Layout`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pnc_vol.errors import DefinitionError, MissingPackageError, NotYetError
 from pnc_vol.format.model import Header
-from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.mapping.markers import load_marker, marker_attr
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-    from pnc_vol.blob import subfiles
-else:
-    subfiles = late("pnc_vol.blob.subfiles")
+from pnc_vol.plugins import Registry
 
 __all__ = [
     "CANONICAL",
@@ -45,13 +35,15 @@ GROUP = "pnc_vol.layouts"
 
 CANONICAL = CanonicalLayout.name
 
-_known: dict[str, type[Layout]] = {CanonicalLayout.name: CanonicalLayout}
 
-_LATER = {
-    "blob": "pnc_vol.blob.layout:BlobLayout",
-    "hdf5blob": "pnc_vol.blob.hdf5.layout:Hdf5BlobLayout",
-}
-"""Layouts of this package that are loaded when they are first used: programs that have no use for them start sooner."""
+def _checked(name: str, layout: Any) -> type[Layout]:
+    if not (isinstance(layout, type) and issubclass(layout, Layout)):
+        raise TypeError(f"The layout {name!r} is {layout!r}; a class derived from pnc_vol.layout.base.Layout is needed")
+    return layout
+
+
+_registry = Registry[type[Layout]](GROUP, "layout", made=_checked)
+_registry.register(CANONICAL, CanonicalLayout)
 
 
 def register(name: str, layout: type[Layout]) -> None:
@@ -68,9 +60,7 @@ def register(name: str, layout: type[Layout]) -> None:
     TypeError
         It is no such class.
     """
-    if not (isinstance(layout, type) and issubclass(layout, Layout)):
-        raise TypeError(f"The layout {name!r} is {layout!r}; a class derived from pnc_vol.layout.base.Layout is needed")
-    _known[name] = layout
+    _registry.register(name, layout)
 
 
 def registered() -> list[str]:
@@ -81,7 +71,7 @@ def registered() -> list[str]:
     >>> "canonical" in registered()
     True
     """
-    return sorted({*_known, *_LATER, *_entry_points()})
+    return _registry.names()
 
 
 def layout_class(name: str) -> type[Layout]:
@@ -99,18 +89,7 @@ def layout_class(name: str) -> type[Layout]:
     >>> layout_class("canonical").affine
     True
     """
-    found = _known.get(name)
-    if found is None and name in _LATER:
-        module, _, member = _LATER[name].partition(":")
-        register(name, getattr(import_module(module), member))
-        found = _known[name]
-    if found is None:
-        points = _entry_points()
-        if name not in points:
-            raise ValueError(f"Unknown layout {name!r}; known: {', '.join(registered())}")
-        register(name, points[name].load())
-        found = _known[name]
-    return found
+    return _registry.find(name)
 
 
 def layout_of(path: str, asked: str, stated: str, *, empty: bool) -> type[Layout]:
@@ -166,15 +145,10 @@ def refuse_other_layouts(path: str, header: Header) -> None:
 
 
 def header_paths(path: str, asked: str) -> list[str]:
-    """Names under which the header of `path` may be, in the order in which they are to be tried."""
+    """Names under which the header of `path` may be, in the order in which they are to be tried.
+
+    Of no stated layout these are names of layouts that were used; a set of several files is looked for by `FileSets`.
+    """
     if asked:
         return [layout_class(asked).header_path(path)]
-    # the first subfile of a set, whichever layout of this package has it
-    names = [layout.header_path(path) for layout in _known.values()]
-    return list(dict.fromkeys([*names, subfiles.subfile_path(path, 0)]))
-
-
-def _entry_points() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # takes as long to import as the rest of the package
-
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return list(dict.fromkeys(layout.header_path(path) for layout in _registry.loaded()))

@@ -11,7 +11,6 @@
 `memory`             the memory store: one arena
 `spill`              the spill file: what memory does not hold
 `queue`              the queue: one store in front, the next ones when it has no room
-`read_your_writes`   what is posted for a variable, laid over what the file holds
 ===================  =============================================================================
 
 The log is a store too, in a room of its own: `pnc_vol.burst`.

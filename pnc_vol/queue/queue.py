@@ -26,10 +26,9 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.backlog import Backlog
+from pnc_vol.queue.backlog import LEAST_TAIL, Backlog, Sorted, lay_over, near
 from pnc_vol.queue.batches import Batch, UserArrayBatch, without
 from pnc_vol.queue.memory import MemoryStore, Parts
-from pnc_vol.queue.read_your_writes import LEAST_TAIL, Sorted, lay_over, near
 from pnc_vol.queue.rows import NO_ROWS, Listed, make_rows
 from pnc_vol.queue.stores import Capabilities, Store
 

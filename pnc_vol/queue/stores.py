@@ -14,7 +14,6 @@ Rules
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -24,23 +23,24 @@ import numpy.typing as npt
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.extents.model import Runs
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.plugins import Registry
 from pnc_vol.queue.backlog import Backlog
 from pnc_vol.queue.batches import Batch
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from pnc_vol.extents.model import Selection
     from pnc_vol.format.convert import Overflow
 
-__all__ = ["Capabilities", "Store", "StoreContext", "check_name", "open_store", "register", "registered"]
+__all__ = [
+    "MEMORY", "Capabilities", "Store", "StoreContext", "check_name", "open_store", "register", "registered", "trouble",
+]  # fmt: skip
 
 GROUP = "pnc_vol.stores"
 
-_BUILTIN = ("log", "memory")
-"""Memory is the last store of every queue, and needs no opening."""
+MEMORY = "memory"
+"""The last store of every queue, which needs no opening."""
 
 
 class Capabilities(NamedTuple):
@@ -246,7 +246,14 @@ class Store:
 
 Factory = Callable[[StoreContext], Store]
 
-_registry: dict[str, Factory] = {}
+
+def _named(name: str, factory: Factory) -> Factory:
+    if not re.fullmatch(r"[\w-]+", name):
+        raise ValueError(f"A store's name is a word of letters, digits, '-' and '_', not {name!r}")
+    return factory
+
+
+_registry = Registry[Factory](GROUP, "store", made=_named)
 
 
 def register(name: str, factory: Factory) -> None:
@@ -257,16 +264,16 @@ def register(name: str, factory: Factory) -> None:
     name : str
         A word of letters, digits, ``-`` and ``_``. A second store of the same name replaces the first.
     factory : callable
-        Takes a `StoreContext`, returns a `Store`; it is called on all ranks, and may use the communicator.
+        Takes a `StoreContext`, returns a `Store`; it is called on all ranks, and may use the communicator. If it has an
+        attribute ``trouble``, that is called with the `Options` on each rank before a file is touched, and returns the
+        error for which this rank cannot have a store, or None.
 
     Raises
     ------
     ValueError
         The name is no such word.
     """
-    if not re.fullmatch(r"[\w-]+", name):
-        raise ValueError(f"A store's name is a word of letters, digits, '-' and '_', not {name!r}")
-    _registry[name] = factory
+    _registry.register(name, factory)
 
 
 def registered() -> list[str]:
@@ -274,10 +281,10 @@ def registered() -> list[str]:
 
     Examples
     --------
-    >>> {"log", "memory"} <= set(registered())
+    >>> "memory" in registered()
     True
     """
-    return sorted({*_BUILTIN, *_registry, *_entry_points()})
+    return sorted({MEMORY, *_registry.names()})
 
 
 def check_name(name: str) -> None:
@@ -288,8 +295,14 @@ def check_name(name: str) -> None:
     ValueError
         With the names that there are.
     """
-    if name not in _BUILTIN and name not in _registry and name not in _entry_points():
+    if name != MEMORY and name not in _registry:
         raise ValueError(f"option store={name!r}: one of {', '.join(registered())} is needed")
+
+
+def trouble(name: str, options: Options) -> Exception | None:
+    """Why this rank cannot have a store, or None; asked before a file is touched."""
+    asked = getattr(_registry.find(name), "trouble", None) if name != MEMORY else None
+    return None if asked is None else asked(options)
 
 
 def open_store(name: str, context: StoreContext) -> Store:
@@ -302,17 +315,5 @@ def open_store(name: str, context: StoreContext) -> Store:
     OSError
         It cannot be opened.
     """
-    factory = _registry.get(name)
-    if factory is None and name == "log":
-        factory = importlib.import_module("pnc_vol.burst.beginning").begin_log
-    elif factory is None:
-        check_name(name)
-        factory = _entry_points()[name].load()
-    assert factory is not None
-    return factory(context)
-
-
-def _entry_points() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # takes as long to import as the rest of the package
-
-    return {point.name: point for point in entry_points(group=GROUP)}
+    check_name(name)
+    return _registry.find(name)(context)

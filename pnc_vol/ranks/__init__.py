@@ -1,1 +1,15 @@
-"""ranks"""
+"""The ranks that share a file: how they exchange little, wait for one another, and fail together.
+
+=============  ===========================================================================================
+module         what it does
+=============  ===========================================================================================
+`comm`         `Comm`: agreements and exchanges; that of a single process
+`mpi_comm`     the same over an mpi4py communicator
+`waiting`      waiting for other ranks with a time limit; ranks that left
+`levels`       exchanges in two levels: the ranks of a node, and one rank of each node
+`places`       which ranks are on which node
+`errors`       errors that name ranks, and the one that is raised on all
+=============  ===========================================================================================
+
+Knows: bytes, MPI. Does not know: files.
+"""

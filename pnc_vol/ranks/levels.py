@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.ranks.traffic import Traffic
+from pnc_vol.ranks.comm import Traffic
 from pnc_vol.ranks.waiting import TimedWait
 
 __all__ = ["Levels"]

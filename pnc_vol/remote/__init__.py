@@ -6,5 +6,5 @@
 `address`        what fsspec is asked: size and ETag, ranges; what its errors mean, what is tried again
 ===============  =====================================================================================
 
-Knows: byte ranges. Does not know: headers, variables.
+A plug-in: nothing of the core imports it (`pnc_vol.plugins`). Knows: byte ranges. Does not know: headers, variables.
 """

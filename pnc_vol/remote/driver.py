@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnc_vol.drivers.base import Memory, OpenContext
+from pnc_vol.drivers.base import Capabilities, Memory, OpenContext
 from pnc_vol.drivers.byte_copy import check, copy_pieces, in_order, within
-from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.drivers.root import Root
 from pnc_vol.errors import ReadOnlyError
 from pnc_vol.extents.blocks import rounds

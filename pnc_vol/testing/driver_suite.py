@@ -28,8 +28,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pnc_vol.drivers.base import Driver, Memory, Wrapper
-from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.drivers.stack_text import parse_stack
 from pnc_vol.errors import ClosedFileError

@@ -30,6 +30,7 @@ from pnc_vol.layout import registry
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import Tree
+from pnc_vol.plugins import restored
 
 __all__ = ["LayoutSuite"]
 
@@ -68,10 +69,11 @@ class LayoutSuite:
     """More options of `File` that the layout needs."""
 
     @pytest.fixture(autouse=True)
-    def _known(self, monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> None:
-        monkeypatch.setattr(registry, "_known", dict(registry._known))
-        registry.register(self.layout.name, self.layout)
-        self._path = os.path.join(tmp_path, "suite.nc")
+    def _known(self, tmp_path: os.PathLike[str]) -> Iterator[None]:
+        with restored():
+            registry.register(self.layout.name, self.layout)
+            self._path = os.path.join(tmp_path, "suite.nc")
+            yield
 
     def open(self, mode: str = "r", **options: Any) -> pnc_vol.File:
         """The file of a test."""

@@ -19,6 +19,7 @@ import pnc_vol
 from pnc_vol.drivers import stack
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.extents.model import Extents
+from pnc_vol.plugins import restored
 from pnc_vol.queue import stores
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.queue import Queue
@@ -103,16 +104,16 @@ class StoreFiles:
         pnc_vol.replay(path)
 
     @pytest.fixture(autouse=True)
-    def _known(self, monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> None:
-        monkeypatch.setattr(stores, "_registry", dict(stores._registry))
-        monkeypatch.setattr(stack, "_registry", dict(stack._registry))
-        stack.register("refusing", _refusing_over, "wrapper")
-        self.name = self.store
-        if not isinstance(self.name, str):
-            self.name = "under-test"
-            # The entry of the class, not a method of it.
-            stores.register(self.name, type(self).store)
-        self.path = os.path.join(tmp_path, "suite.nc")
+    def _known(self, tmp_path: os.PathLike[str]) -> Iterator[None]:
+        with restored():
+            stack.register("refusing", _refusing_over, "wrapper")
+            self.name = self.store
+            if not isinstance(self.name, str):
+                self.name = "under-test"
+                # The entry of the class, not a method of it.
+                stores.register(self.name, type(self).store)
+            self.path = os.path.join(tmp_path, "suite.nc")
+            yield
 
     def open(self, mode: str = "r", **options: Any) -> pnc_vol.File:
         """The file of a test."""

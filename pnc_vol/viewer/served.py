@@ -20,9 +20,9 @@ from typing import Any
 import h5py
 
 from pnc_vol.api.file import File
-from pnc_vol.blob.subfiles import names_set, subfile_path
 from pnc_vol.convert.hdf5 import kind_of
 from pnc_vol.convert.link_state import state_of
+from pnc_vol.file.finding import files_of
 from pnc_vol.system import REAL, exists
 from pnc_vol.viewer.objects import first_of
 
@@ -113,12 +113,7 @@ class Served:
 
     def _seen(self) -> str:
         """What differs when the file, or a subfile of a set, is another one or has been written to."""
-        paths, number = [self.path], 0
-        if names_set(REAL, self.path):
-            paths = []
-            while exists(REAL, path := subfile_path(self.path, number)):
-                paths.append(path)
-                number += 1
+        paths = files_of(REAL, self.path)
         if self._source and exists(REAL, self._source):
             paths.append(self._source)
         told = [REAL.stat(path) for path in paths]

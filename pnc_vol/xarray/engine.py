@@ -23,7 +23,7 @@ from xarray.backends.file_manager import FileManager
 from xarray.backends.store import StoreBackendEntrypoint
 
 from pnc_vol.api.file import File
-from pnc_vol.blob.subfiles import subfile_path
+from pnc_vol.file.finding import file_with_header
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at
 from pnc_vol.xarray import accessor as accessor
@@ -185,20 +185,18 @@ def _magic(name: Any) -> bytes:
         return bytes(name[:4])
     if isinstance(name, (str, os.PathLike)):
         path = os.path.expanduser(os.fspath(name))
-        for candidate in (path, subfile_path(path, 0)):
-            try:
-                fd = REAL.open(candidate, os.O_RDONLY)
-            except OSError:
-                continue
-            first = memoryview(bytearray(4))
-            try:
-                read_at(REAL, fd, first, 0)
-            except OSError:  # a folder
-                continue
-            finally:
-                REAL.close(fd)
-            return bytes(first)
-        return b""
+        try:
+            fd = REAL.open(file_with_header(REAL, path), os.O_RDONLY)
+        except OSError:
+            return b""
+        first = memoryview(bytearray(4))
+        try:
+            read_at(REAL, fd, first, 0)
+        except OSError:  # a folder
+            return b""
+        finally:
+            REAL.close(fd)
+        return bytes(first)
     try:
         at = name.tell()
         name.seek(0)

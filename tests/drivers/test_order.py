@@ -10,7 +10,6 @@ import pytest
 from holding import HoldingDriver
 
 import pnc_vol
-from pnc_vol.drivers import stack
 from pnc_vol.drivers.base import Driver, Wrapper
 from pnc_vol.drivers.stack import open_stack, register
 from pnc_vol.testing.driver_suite import DriverSuite
@@ -18,7 +17,6 @@ from pnc_vol.testing.driver_suite import DriverSuite
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack, "_registry", dict(stack._registry))
     register("hold", HoldingDriver)
     register("calls", Calls)
 

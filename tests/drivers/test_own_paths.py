@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.drivers import stack
-from pnc_vol.drivers.base import Driver, OpenContext
-from pnc_vol.drivers.capabilities import Capabilities
+from pnc_vol.drivers.base import Capabilities, Driver, OpenContext
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.drivers.stack import open_stack, register
 from pnc_vol.testing.driver_suite import DriverSuite
@@ -60,7 +58,6 @@ class Shelf(MemoryDriver):
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack, "_registry", dict(stack._registry))
     monkeypatch.setattr(Shelf, "objects", {})
     register("shelf", Shelf)
 

@@ -28,14 +28,9 @@ def example() -> types.ModuleType:
     return module
 
 
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack, "_registry", dict(stack._registry))
-
-
 class TestVerify(DriverSuite):
     @pytest.fixture(autouse=True)
-    def known(self, registry: None) -> None:
+    def known(self) -> None:
         stack.register("verify", example().VerifyDriver)
 
     def make(self, path: str, *, writable: bool = True) -> Driver:
@@ -56,7 +51,7 @@ class Forgetful(Wrapper):
         super().write(extents, memory, collective=collective)
 
 
-def test_the_same_bytes_may_go_to_several_places(registry: None, tmp_path: Path) -> None:
+def test_the_same_bytes_may_go_to_several_places(tmp_path: Path) -> None:
     """As fill values do."""
     stack.register("verify", example().VerifyDriver)
     with pnc_vol.File(tmp_path / "x.nc", "w", driver="verify | posix") as f:
@@ -79,7 +74,7 @@ def test_what_storage_loses_is_seen(retries: int) -> None:
     assert driver.statistics()["verify.verified_bytes"] == 4 * (retries + 1)
 
 
-def test_its_entry_point_makes_it_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: None) -> None:
+def test_its_entry_point_makes_it_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an installed package is found: by the metadata that pip leaves behind."""
     if sys.version_info < (3, 11):
         pytest.skip("tomllib, which reads the example's pyproject.toml, came with Python 3.11")

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from pnc_vol.file import combinations
 from pnc_vol.layout.registry import layout_class
+from pnc_vol.plugins import own
 from pnc_vol.settings.options import Options
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -107,6 +108,13 @@ OPTIONS: dict[str, Option] = {
     )
 }
 
+# the core is tested without the plug-ins of this package, too
+for _name, _plugins in (("layout", own("pnc_vol.layouts")), ("store", own("pnc_vol.stores")), ("cache", ())):
+    _there = {"canonical", "rawfiles", "memory", "zipped", "none", *_plugins}
+    if _name != "cache" or "cache" not in own("pnc_vol.drivers"):
+        _values = tuple(value for value in OPTIONS[_name].values if value in _there)
+        OPTIONS[_name] = OPTIONS[_name]._replace(values=_values)
+
 
 def ranks_options(ranks: tuple[int, ...], nodes: tuple[int, ...], *, mpi: bool) -> dict[str, Option]:
     """The table for programs on ranks; `mpi`: real ones, which have MPI-IO."""
@@ -115,7 +123,7 @@ def ranks_options(ranks: tuple[int, ...], nodes: tuple[int, ...], *, mpi: bool) 
         "ranks": Option("ranks", ranks, ""),
         "nodes": Option("nodes", nodes, "", on_ranks),
         "stack": Option("stack", stacks, ""),
-        "layout": OPTIONS["layout"]._replace(values=("canonical", "blob", "hdf5blob")),
+        "layout": OPTIONS["layout"]._replace(values=tuple(v for v in OPTIONS["layout"].values if v != "rawfiles")),
         # what waits for its close belongs to the process, which simulated ranks share
         "deferred": OPTIONS["deferred"]._replace(values=(False, True) if mpi else (False,)),
     }

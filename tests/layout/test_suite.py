@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol import plugins
 from pnc_vol.layout import registry
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.testing.faults import FaultSystem
@@ -125,8 +126,7 @@ class TestWhatAFileSays:
     """A file says which layout it has, unless it is the canonical one."""
 
     @pytest.fixture
-    def path(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-        monkeypatch.setattr(registry, "_known", dict(registry._known))
+    def path(self, tmp_path: pathlib.Path) -> pathlib.Path:
         registry.register("rawfiles", example().RawFiles)
         with pnc_vol.File(tmp_path / "x.nc", "w", layout="rawfiles") as f:
             f["x"] = np.arange(5)
@@ -153,12 +153,16 @@ class TestWhatAFileSays:
         with pytest.raises(pnc_vol.DefinitionError, match="'canonical', so it cannot be opened with layout='rawfiles'"):
             pnc_vol.File(path, layout="rawfiles")
 
-    def test_a_layout_that_is_not_installed(self, path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delitem(registry._known, "rawfiles")
+    def test_a_layout_that_is_not_installed(self, tmp_path: pathlib.Path) -> None:
+        path = tmp_path / "x.nc"
+        with plugins.restored():
+            registry.register("elsewhere", type("Elsewhere", (example().RawFiles,), {"name": "elsewhere"}))
+            with pnc_vol.File(path, "w", layout="elsewhere") as f:
+                f["x"] = np.arange(5)
         before = path.read_bytes()
         for mode in ("r", "r+", "a"):
             with pytest.raises(
-                pnc_vol.MissingPackageError, match=r"the layout 'rawfiles', which no installed .*install"
+                pnc_vol.MissingPackageError, match=r"the layout 'elsewhere', which no installed .*install"
             ):
                 pnc_vol.File(path, mode)
         assert path.read_bytes() == before

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.drivers.base import Driver, Memory, Wrapper
+from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
 from pnc_vol.drivers.byte_copy import check
-from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.errors import ClosedFileError, ReadOnlyError
 from pnc_vol.extents.model import Extents, one_extent
 

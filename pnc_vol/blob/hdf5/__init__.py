@@ -9,6 +9,8 @@ Knows: headers, maps, the container, byte orders. Does not know: ranks, requests
 `parts`        `Parts`: where the part of a variable in each blob begins, from the maps or from ``/data_blob``
 `places`       `Hdf5BlobPlace`: from runs of canonical elements to byte extents at addresses
 `layout`       `Hdf5BlobLayout`: the variables of a set, and where they are
+`opening`      creates a set of HDF5 subfiles, or opens it for reading
+`file_set`     the HDF5 subfiles of an open set: all is written at the close
 `subfile`      `Hdf5Subfile`: one that exists, read with all checks, or one that is going to be written
 =============  ==========================================================================================
 """

@@ -33,17 +33,17 @@ from pnc_vol.blob.header import physical_header
 from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.map_agreement import Agreed
 from pnc_vol.blob.maps import SubfileMap
+from pnc_vol.blob.posted_runs import PostedRuns, inner_shape
 from pnc_vol.blob.set_driver import SetDriver
-from pnc_vol.blob.subfiles import subfile_path
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.model import Runs, one_extent
 from pnc_vol.extents.subarrays import coalesced
-from pnc_vol.file.posted_runs import PostedRuns, inner_shape
 from pnc_vol.file.session import Session, WriteData
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.format.model import Header
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch
 from pnc_vol.queue.rows import Listed

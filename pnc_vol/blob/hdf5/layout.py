@@ -23,9 +23,9 @@ from pnc_vol.blob.hdf5.subfile import Hdf5Subfile
 from pnc_vol.blob.index import ElementIndex, index_of
 from pnc_vol.blob.layout import BlobFiles, BlobLayout
 from pnc_vol.blob.maps import SubfileMap
-from pnc_vol.blob.subfiles import SHIFT
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.layout.base import SHIFT
 from pnc_vol.layout.places import ElementMap, Place
 
 __all__ = ["Hdf5BlobFiles", "Hdf5BlobLayout"]

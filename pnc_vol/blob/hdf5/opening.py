@@ -17,29 +17,31 @@ from pnc_vol.blob.hdf5.file_set import Hdf5Set, Hdf5SetDriver, Own
 from pnc_vol.blob.hdf5.layout import Hdf5BlobLayout
 from pnc_vol.blob.hdf5.subfile import Hdf5Subfile, read_subfile
 from pnc_vol.blob.set_headers import canonical_of, refuse_foreign
-from pnc_vol.blob.set_opening import MakeSession, dealt_subfiles
-from pnc_vol.blob.subfiles import subfile_path
+from pnc_vol.blob.set_opening import dealt_subfiles
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.publish import Location
+from pnc_vol.disk.signature import HDF5_SIGNATURE
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import DefinitionError, FormatError, NotYetError
 from pnc_vol.file.driver_stack import context_of, open_together, stack_of, stack_of_others
 from pnc_vol.file.finding import Found
+from pnc_vol.file.joining import session_of
 from pnc_vol.file.opening import Opened
 from pnc_vol.layout.base import Unwritten
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
 
 __all__ = ["open_hdf5_set"]
 
 
-def open_hdf5_set(found: Found, mode: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+def open_hdf5_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
     """Open or create a set of HDF5 blob files (collective); see `set_opening.open_set`."""
     path = found.path
     if not found.header:
-        return _created(path, mode, options, comm, make)
-    if not found.hdf5 or options.layout not in ("", Hdf5BlobLayout.name):
-        stated = Hdf5BlobLayout.name if found.hdf5 else "blob"
+        return _created(path, mode, options, comm)
+    if found.header != HDF5_SIGNATURE or options.layout not in ("", Hdf5BlobLayout.name):
+        stated = Hdf5BlobLayout.name if found.header == HDF5_SIGNATURE else "blob"
         raise DefinitionError(
             f"{path}: its data have the layout {stated!r}, so it cannot be opened with layout={options.layout!r}; "
             "leave layout= out"
@@ -49,10 +51,10 @@ def open_hdf5_set(found: Found, mode: str, options: Options, comm: Comm, make: M
             f"{path}: HDF5 blobs are written once, when the file is closed: all data of a process lie in one piece, "
             "without room for more. Open it with mode 'r', or copy it to a file of another layout and go on with that"
         )
-    return _read(path, options, comm, make)
+    return _read(path, options, comm)
 
 
-def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+def _created(path: str, mode: str, options: Options, comm: Comm) -> Any:
     system = options.system
     (number, *_), subfile_of = dealt_subfiles(options, comm, None)
     made: list[Own] = []
@@ -82,7 +84,7 @@ def _created(path: str, mode: str, options: Options, comm: Comm, make: MakeSessi
     )
     tree, canonical = canonical_of(path, [], [], options, warns=False)
     opened = Opened(path, driver, None, True, True, canonical, b"", tree, Unwritten(), False, Hdf5BlobLayout)
-    return make(opened, options, comm, file_set=files)
+    return session_of(opened, options, comm, file_set=files)
 
 
 def _own(path: str, number: int, mode: str, options: Options, group: Comm) -> Own:
@@ -105,7 +107,7 @@ def _own(path: str, number: int, mode: str, options: Options, group: Comm) -> Ow
     return Own(number, group, location, driver)
 
 
-def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
+def _read(path: str, options: Options, comm: Comm) -> Any:
     context, spec = context_of(options, comm, writable=False), stack_of_others(options, writable=False)
 
     def read() -> bytes:
@@ -144,4 +146,4 @@ def _read(path: str, options: Options, comm: Comm, make: MakeSession) -> Any:
     )
     files.files.use_subfiles(subfiles, tuple(tree.datasets))
     opened = Opened(path, driver, None, False, False, canonical, b"", tree, Unwritten(), False, Hdf5BlobLayout)
-    return make(opened, options, comm, file_set=files)
+    return session_of(opened, options, comm, file_set=files)

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver, Memory, Wrapper
+from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
 from pnc_vol.drivers.byte_copy import copy_pieces
-from pnc_vol.drivers.capabilities import Capabilities
 from pnc_vol.extents.model import Extents, Int64, before, distinct, spread
 
 __all__ = ["Regions", "SwappedDriver"]

@@ -19,18 +19,19 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pnc_vol.append_log.neighbours import is_unnamed
+from pnc_vol.append_log.private_folders import is_replaced
 from pnc_vol.append_log.records import decode_header
 from pnc_vol.burst.commit_log import COMMIT_LOG
 from pnc_vol.burst.definitions import crc_of_header, read_definitions
 from pnc_vol.burst.recovery.sources import LogSource
 from pnc_vol.disk.identity import by_inode, identities_of, shown
 from pnc_vol.errors import FormatError, LogRefusedError
-from pnc_vol.system import System, exists
-from pnc_vol.system.full_io import read_whole, write_whole
+from pnc_vol.system import System
+from pnc_vol.system.full_io import read_whole
+from pnc_vol.system.neighbours import is_unnamed
 
 __all__ = [
-    "ALL_THE_SAME", "LogOwner", "is_replaced", "mark_replaced", "owner_of", "owns", "refuse_other_file",
+    "ALL_THE_SAME", "LogOwner", "owner_of", "owns", "refuse_other_file",
     "refuse_other_header",
 ]  # fmt: skip
 
@@ -49,27 +50,6 @@ class LogOwner(NamedTuple):
     files: frozenset[bytes]
     work: str = ""
     parted: bool = False
-
-
-def mark_replaced(system: System, folder: str) -> None:
-    """Note in the folder of a job that the file of its logs or caches is about to be replaced.
-
-    Raises
-    ------
-    OSError
-        The note cannot be made.
-    """
-    if not is_replaced(system, folder):
-        write_whole(system, _mark(folder), b"", mode=0o600, exclusive=True)
-
-
-def is_replaced(system: System, folder: str) -> bool:
-    """Whether the file of the logs or caches in a folder was replaced since."""
-    return exists(system, _mark(folder))
-
-
-def _mark(folder: str) -> str:
-    return os.path.join(folder, "replaced")
 
 
 def _owner_of_source(system: System, source: LogSource) -> LogOwner:

@@ -41,7 +41,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import ROW_COST
 
 if TYPE_CHECKING:
-    from pnc_vol.burst.recovery.replay import ReplayReport
+    from pnc_vol.file.leftovers import ReplayReport
     from pnc_vol.file.open_file import OpenFile
 
 __all__ = ["Redo"]

@@ -20,7 +20,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial as bound
 from itertools import islice
 
@@ -31,59 +30,14 @@ from pnc_vol.burst.recovery.sources import LogSource, sources_of
 from pnc_vol.disk.identity import identity_of
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.file.joining import open_session
+from pnc_vol.file.leftovers import ReplayReport
 from pnc_vol.ranks.comm import Comm, serial
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
 
-__all__ = ["ReplayReport", "replay_into"]
+__all__ = ["replay_into"]
 
 _MOST_MESSAGES = 100
-
-
-@dataclass(slots=True)
-class ReplayReport:
-    """What a replay did.
-
-    Attributes
-    ----------
-    logs : int
-    replayed, cancelled, flushed, torn, uncounted, failed : int
-        Entries by what became of them: put into the file; cancelled by their program; in the file already; never
-        committed; beyond the count of a log of the C library, and not asked for; of values that do not fit.
-    torn_bytes : int
-        Bytes at the ends of logs that were dropped.
-    created : list of str
-        Datasets that the file lacked.
-    messages : list of str
-        What a person should know.
-    closed : list of str
-        Folders of logs that were not looked into, each with the reason and what to do.
-    caches, carried, headers : int
-        Node-local caches, bytes of data and headers that were carried from them to the file.
-    damaged : bool
-        Something is wrong with a log that no crash of its job explains; what was good of it was replayed (`salvage`).
-    """
-
-    logs: int = 0
-    replayed: int = 0
-    cancelled: int = 0
-    flushed: int = 0
-    torn: int = 0
-    uncounted: int = 0
-    failed: int = 0
-    torn_bytes: int = 0
-    caches: int = 0
-    carried: int = 0
-    headers: int = 0
-    created: list[str] = field(default_factory=list)
-    messages: list[str] = field(default_factory=list)
-    closed: list[str] = field(default_factory=list)
-    damaged: bool = False
-
-    @property
-    def whole(self) -> bool:
-        """True if everything that was in the logs is in the file, or was cancelled."""
-        return not (self.damaged or self.torn or self.torn_bytes or self.uncounted or self.failed or self.closed)
 
 
 def replay_into(

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.capabilities import CALL_COST
+from pnc_vol.drivers.base import CALL_COST, Driver
 from pnc_vol.extents.model import MOST_AXES, Extents, one_extent
 from pnc_vol.extents.one_run import FewRuns, few_runs
 from pnc_vol.file.session import Session

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.blob.subfiles import OFFSET
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
 from pnc_vol.file.session import Session
+from pnc_vol.layout.base import OFFSET
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.mapping.tree import DatasetNode
 

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.capabilities import CALL_COST
+from pnc_vol.drivers.base import CALL_COST, Driver
 from pnc_vol.extents.model import Extents, Int64, Selection, one_extent
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
 from pnc_vol.layout.places import Grid

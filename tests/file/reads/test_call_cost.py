@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.drivers import stack
-from pnc_vol.drivers.base import Memory, Wrapper
-from pnc_vol.drivers.capabilities import CALL_COST, Capabilities
+from pnc_vol.drivers.base import CALL_COST, Capabilities, Memory, Wrapper
 from pnc_vol.drivers.stack import register
 from pnc_vol.extents.model import Extents
 
@@ -36,7 +34,6 @@ class Far(Wrapper):
 
 @pytest.fixture
 def path(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-    monkeypatch.setattr(stack, "_registry", dict(stack._registry))
     register("far", Far)
     with pnc_vol.File(tmp_path / "a.nc", "w") as f:
         f["table"] = np.arange(ROWS * COLUMNS, dtype="f8").reshape(ROWS, COLUMNS)

@@ -24,14 +24,14 @@ from crash.promise import NO_FILE, Contents, broken, read
 from crash.recording import Rebuilt, Recorder
 from crash.running import Recording, placed
 from crash.states import State, kill_points, killed, power_failure
-from pnc_vol.append_log.neighbours import UNNAMED
-from pnc_vol.blob.subfiles import subfile_path
 from pnc_vol.convert.checking import with_header
 from pnc_vol.disk.journal import recover
 from pnc_vol.errors import LogError, PncVolWarning
 from pnc_vol.format.check import check
 from pnc_vol.format.model import Finding
+from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.system import REAL, System, exists
+from pnc_vol.system.neighbours import UNNAMED
 
 __all__ = ["Broken", "examine", "examine_state", "promised", "state", "states_of"]
 

@@ -23,10 +23,18 @@ ORDER = "<" if sys.byteorder == "little" else ">"
 
 
 @pytest.mark.parametrize(
-    "name", ["log.encoding", "log.entries", "log.decoding", "log.commit_log", "recovery.scan", "recovery.printing"]
+    "name",
+    [
+        "encoding",
+        "entries",
+        "decoding",
+        "commit_log",
+        "recovery.scan",
+        "recovery.printing",
+    ],
 )
 def test_examples(name: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"pnc_vol.{name}")).failed == 0
+    assert doctest.testmod(importlib.import_module(f"pnc_vol.burst.{name}")).failed == 0
 
 
 def work(f: Any) -> None:

@@ -1,29 +1,25 @@
 """Putting what a killed job had posted into its file, and what is in a set of subfiles into one file.
 
-Knows: which logs are meant, the ranks that take part. Does not know: what is in a log (`log`), or in a set.
+Knows: arguments, the ranks that take part. Does not know: what is in a log, a cache, or a set; each is a plug-in, and
+what is not installed has left nothing.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from pnc_vol.blob.replay import BlobReport, Progress, replay_blobs
-from pnc_vol.blob.subfiles import subfile_path, subfiles_of
-from pnc_vol.burst.folders import remove_logs
-from pnc_vol.burst.recovery.leftovers import leftovers_of
-from pnc_vol.burst.recovery.replay import ReplayReport, replay_into
-from pnc_vol.burst.recovery.sources import metas_of, named_logs
-from pnc_vol.cache.folders import is_cache_folder
-from pnc_vol.cache.recovery import replay_caches
-from pnc_vol.errors import LogRefusedError
+from pnc_vol.file.finding import file_with_header, files_of
+from pnc_vol.file.leftovers import ReplayReport
 from pnc_vol.file.registry import refuse_open
+from pnc_vol.plugins import own
 from pnc_vol.ranks import comm as communicators
 from pnc_vol.ranks.mpi_comm import over
 from pnc_vol.settings.options import Options, resolve
-from pnc_vol.system import exists
+
+if TYPE_CHECKING:
+    from pnc_vol.blob.replay import BlobReport, Progress
 
 __all__ = ["replay"]
 
@@ -160,82 +156,45 @@ def replay(
     if variables is not None or overwrite or remove or progress is not None:
         raise TypeError("replay() takes variables, overwrite, remove and progress with output= alone")
     # The log of a set of subfiles is that of its first one; each has caches of its own.
-    members = [target] if exists(resolved.system, target) else subfiles_of(resolved.system, target) or [target]
+    members = files_of(resolved.system, target)
     target = members[0]
     reals = [resolved.system.realpath(os.path.abspath(member)) for member in members]
     for member, real in zip(members, reals, strict=True):
         refuse_open(real, member)
-    real = reals[0]
     ranks = communicators.serial() if comm is None else over(comm, timeout=resolved.collective_timeout)
     given = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs or ())
     names = [os.fspath(name) for name in given]
-    cache_folders = [name for name in names if is_cache_folder(resolved.system, name)]
-    log_names = [name for name in names if name not in cache_folders]
-    left: list[str] = []
-    closed: list[str] = []
-
-    def find() -> bytes:
-        if logs is None:
-            left.extend(_left(real, resolved, closed, any_file=any_file))
-            return json.dumps(metas_of(resolved.system, left)).encode()
-        return json.dumps(named_logs(resolved.system, log_names, real) if log_names else []).encode()
-
     flags = {"salvage": salvage, "partial": partial, "any_file": any_file}
+    report, carried = ReplayReport(), None
+    there = own("pnc_vol.recoveries")
+    if "cache" in there:
+        from pnc_vol.cache.folders import is_cache_folder
+        from pnc_vol.cache.recovery import replay_caches
 
-    def carry() -> bytes:
-        """Caches first: they hold the header that logs are replayed upon."""
-        named = cache_folders if logs is not None else None
-        done = [replay_caches(each, named, options=resolved, **flags) for each in (reals if named is None else [real])]
-        messages = [message for one in done for message in one.messages]
-        sums = [sum(counts) for counts in zip(*((one.caches, one.nbytes, one.headers) for one in done), strict=True)]
-        return json.dumps([*sums, messages]).encode()
+        cache_folders = [name for name in names if is_cache_folder(resolved.system, name)]
+        names = [name for name in names if name not in cache_folders]
+        # Caches first: they hold the header that logs are replayed upon.
+        wanted = None if logs is None else cache_folders
+        carried = replay_caches(reals, wanted, options=resolved, comm=ranks, **flags)
+    if "log" in there:
+        from pnc_vol.burst.leftovers import replay_logs
 
-    caches, carried, headers, told = json.loads(communicators.on_root(ranks, "replay caches", carry))
-    found = json.loads(communicators.on_root(ranks, "replay find", find))
-    first = ranks.rank == 0
-    report = replay_into(
-        target,
-        found,
-        options=resolved,
-        comm=ranks,
-        salvage=salvage,
-        partial=partial,
-        uncounted=uncounted,
-        any_file=any_file,
-    )
-    report.caches, report.carried, report.headers = caches, carried, headers
-    report.messages += told
-    report.closed += closed
-    if first:
-        _remove(real, resolved, left)
+        wanted = None if logs is None else names
+        report = replay_logs(target, reals[0], wanted, options=resolved, comm=ranks, uncounted=uncounted, **flags)
+    if carried is not None:
+        report.caches, report.carried, report.headers = carried.caches, carried.nbytes, carried.headers
+        report.messages += carried.messages
     return report
 
 
 def _blobs(base: str, output: str, options: Options, comm: Any, **how: Any) -> BlobReport:
     """Replay a set of subfiles."""
+    from pnc_vol.blob.replay import replay_blobs
+
     if how["remove"] and how["names"] is not None:
         raise ValueError("remove=True would lose what is not among the variables: leave one of them out")
-    for name in (base, subfile_path(base, 0)):
+    for name in (base, file_with_header(options.system, base)):
         refuse_open(options.system.realpath(os.path.abspath(name)), base)
     refuse_open(options.system.realpath(os.path.abspath(output)), output, replaced=True)
     ranks = communicators.serial() if comm is None else over(comm, timeout=options.collective_timeout)
     return replay_blobs(base, output, options=options, comm=ranks, **how)
-
-
-def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> list[str]:
-    """Folders of logs that killed jobs left of a file, or with `any_file` under its name."""
-    found = leftovers_of(real, options)
-    closed += found.closed
-    # Where all are of another file they are named, so that the refusal says which.
-    folders = found.own + (found.foreign if any_file or not found.own else [])
-    if found.alive and not folders:
-        raise LogRefusedError(
-            f"{real}: a running job has its log in {', '.join(found.alive)}; replay when it has ended",
-            field="lock",
-        )
-    return folders
-
-
-def _remove(real: str, options: Options, folders: list[str]) -> None:
-    for folder in folders:
-        remove_logs(options.system, real, folder)

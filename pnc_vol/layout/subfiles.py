@@ -24,15 +24,10 @@ import numpy as np
 
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.extents.model import Extents, distinct
+from pnc_vol.layout.base import OFFSET, SHIFT
 from pnc_vol.system import System, exists
 
-__all__ = ["OFFSET", "SHIFT", "Subfiles", "by_file", "names_set", "subfile_path", "subfiles_of"]
-
-SHIFT = 48
-"""Bits of an offset: a file may have 256 TiB, and there may be 32,767 of them."""
-
-OFFSET = (1 << SHIFT) - 1
-"""The bits of an address that are the offset."""
+__all__ = ["Subfiles", "by_file", "subfile_path", "subfiles_of"]
 
 
 def subfile_path(path: str, number: int) -> str:
@@ -49,11 +44,6 @@ def subfile_path(path: str, number: int) -> str:
 def subfiles_of(system: System, path: str) -> list[str]:
     """The subfiles of a set that are there, from the first one to the last before one that is not."""
     return list(takewhile(lambda name: exists(system, name), map(partial(subfile_path, path), count())))
-
-
-def names_set(system: System, path: str) -> bool:
-    """Whether a path is that of a set of subfiles: nothing stands there, but the first subfile does."""
-    return not exists(system, path) and exists(system, subfile_path(path, 0))
 
 
 class Subfiles(Wrapper):

@@ -11,8 +11,8 @@ import pytest
 import pnc_vol
 from pnc_vol.testing.mpi import missing, run_mpi
 
-DATA = Path(__file__).parents[3] / "../shared/data/e3sm"
-PROGRAM = Path(__file__).parents[2] / "mpi/ranks_e3sm_blob.py"
+DATA = Path(__file__).parents[2] / "../shared/data/e3sm"
+PROGRAM = Path(__file__).parents[1] / "mpi/ranks_e3sm_blob.py"
 RANKS, NODES = 16, 2
 
 pytestmark = pytest.mark.skipif(

@@ -1,6 +1,6 @@
 """What a file of HDF5 blobs lacks, and numbers in it that cannot be, are refused with their place.
 
-The file is made by two ranks and changed by h5py; `tests/file/test_damaged_hdf5_sets.py` has every damage of a set.
+The file is made by two ranks and changed by h5py; `tests/blob/test_damaged_hdf5_sets.py` has every damage of a set.
 """
 
 from __future__ import annotations

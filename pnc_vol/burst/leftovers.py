@@ -17,29 +17,33 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from pnc_vol.append_log.neighbours import CACHES_NOTED, LOGS_NOTED, is_unnamed, neighbour
 from pnc_vol.errors import LogRefusedError
+from pnc_vol.file.leftovers import Left
 from pnc_vol.late import late
+from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
 from pnc_vol.system import exists, is_folder
+from pnc_vol.system.neighbours import LOGS_NOTED, is_unnamed, neighbour
 from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
 
 if TYPE_CHECKING:
+    import json
+
     from pnc_vol.append_log import private_folders
     from pnc_vol.append_log.private_folders import Found
     from pnc_vol.burst import folders as log_folders
     from pnc_vol.burst.recovery import ownership, replay, sources
-    from pnc_vol.burst.recovery.replay import ReplayReport
-    from pnc_vol.cache import recovery as caches
     from pnc_vol.disk import identity
+    from pnc_vol.file.leftovers import ReplayReport
 else:
+    json = late("json")
     # nearly every file has no leftovers, and these load half of the package
     identity, replay = late("pnc_vol.disk.identity"), late("pnc_vol.burst.recovery.replay")
-    caches, ownership = late("pnc_vol.cache.recovery"), late("pnc_vol.burst.recovery.ownership")
+    ownership = late("pnc_vol.burst.recovery.ownership")
     sources, log_folders = late("pnc_vol.burst.recovery.sources"), late("pnc_vol.burst.folders")
     private_folders = late("pnc_vol.append_log.private_folders")
 
-__all__ = ["abandoned_logs", "leftovers_of", "look_after_leftovers", "recover_logs"]
+__all__ = ["LogRecovery", "leftovers_of", "recover_logs", "replay_logs"]
 
 
 class Leftovers(NamedTuple):
@@ -95,77 +99,74 @@ def _found(path: str, options: Options) -> Found:
     return found._replace(gone=gone, alive=alive, closed={})
 
 
-def abandoned_logs(path: str, options: Options) -> list[str]:
-    """Folders of logs of a file, oldest first, of jobs that are gone and left what the file may not hold."""
-    return leftovers_of(path, options).own
+class LogRecovery:
+    """See `file.leftovers.Recovery`."""
 
+    @staticmethod
+    def look_after(path: str, real: str, options: Options, *, writable: bool, replaced: bool) -> None:
+        """Replay, remove or tell of the logs that a killed job left.
 
-def look_after_leftovers(path: str, real: str, options: Options, *, writable: bool, replaced: bool) -> None:
-    """Replay, remove or tell of the logs that a killed job left; on rank 0, before the file is opened.
+        Raises
+        ------
+        OSError
+            A log is asked for, and its folder is missing or cannot be written to.
+        LogError
+            A log that is to be replayed is damaged; it is kept.
+        """
+        system = options.system
+        unnamed = is_unnamed(real)
+        if options.burst_buf and writable:
+            parent = log_folders.parent_of(real, options)
+            if options.burst_buf_dirname or is_folder(system, parent):
+                # Before the file is touched: one that cannot have a log is not made, and replaces none.
+                system.rmdir(log_folders.folder_for(system, real, parent))
+        if not (options.burst_buf or options.recover or unnamed or exists(system, neighbour(real, LOGS_NOTED))):
+            return
+        if writable:
+            _tidy(real, options)
+        found = leftovers_of(real, options)
+        everything = [*found.own, *found.foreign]
+        if found.closed:
+            warn_outside(f"{path}: logs of this file are not read: {'; '.join(found.closed)}")
+        if found.alive and writable:
+            warn_outside(
+                f"{path}: a running job writes to this file through a log in {', '.join(found.alive)}: data that two "
+                "jobs write to one file at the same time are lost or mixed. Wait until it has ended"
+            )
+        if options.burst_buf_overwrite and writable:
+            for folder in everything:
+                log_folders.remove_logs(system, real, folder)
+            return
+        if replaced and everything:
+            # The identity of the file tells, unless it is an inode number, which is given to another file.
+            for folder in (
+                found.own if exists(system, real) and identity.by_inode(identity.identity_of(system, real)) else ()
+            ):
+                with suppress(OSError):
+                    private_folders.mark_replaced(system, folder)
+            _tell(path, "of the file that is replaced now", everything)
+            return
+        if options.recover == "any-file" and writable:
+            found = found._replace(own=everything, foreign=[])
+        if found.foreign:
+            _tell(path, "of another file that had this name", found.foreign)
+        if options.recover and writable and found.own:
+            try:
+                recover_logs(real, options, found.own)
+            except LogRefusedError as error:
+                warn_outside(f"{path}: logs of a job that ended early are not replayed: {error}")
+        elif found.own:
+            warn_outside(
+                f"{path}: a job that ended early left posted data that are not in the file, in {', '.join(found.own)}; "
+                "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE', puts it into the file "
+                "(nc_burst_buf_overwrite=enable removes it)"
+            )
 
-    Parameters
-    ----------
-    path, real : str, the file's name, and the same without symbolic links.
-    writable : bool, the file is opened for writing.
-    replaced : bool, it is made anew: what the logs hold belongs to the old file.
-
-    Raises
-    ------
-    OSError
-        A log is asked for, and its folder is missing or cannot be written to.
-    LogError
-        A log that is to be replayed is damaged; it is kept.
-    """
-    system = options.system
-    unnamed = is_unnamed(real)
-    if options.hints.get("e10_cache_path") or unnamed or exists(system, neighbour(real, CACHES_NOTED)):
-        caches.look_after_caches(real, options, writable=writable, replaced=replaced)
-    if options.burst_buf and writable:
-        parent = log_folders.parent_of(real, options)
-        if options.burst_buf_dirname or is_folder(system, parent):
-            # Before the file is touched: one that cannot have a log is not made, and replaces none.
-            system.rmdir(log_folders.folder_for(system, real, parent))
-    if not (options.burst_buf or options.recover or unnamed or exists(system, neighbour(real, LOGS_NOTED))):
-        return
-    if writable:
-        _tidy(real, options)
-    found = leftovers_of(real, options)
-    everything = [*found.own, *found.foreign]
-    if found.closed:
-        warn_outside(f"{path}: logs of this file are not read: {'; '.join(found.closed)}")
-    if found.alive and writable:
-        warn_outside(
-            f"{path}: a running job writes to this file through a log in {', '.join(found.alive)}: data that two "
-            "jobs write to one file at the same time are lost or mixed. Wait until it has ended"
-        )
-    if options.burst_buf_overwrite and writable:
-        for folder in everything:
-            log_folders.remove_logs(system, real, folder)
-        return
-    if replaced and everything:
-        # The identity of the file tells, unless it is an inode number, which is given to another file.
-        for folder in (
-            found.own if exists(system, real) and identity.by_inode(identity.identity_of(system, real)) else ()
-        ):
-            with suppress(OSError):
-                ownership.mark_replaced(system, folder)
-        _tell(path, "of the file that is replaced now", everything)
-        return
-    if options.recover == "any-file" and writable:
-        found = found._replace(own=everything, foreign=[])
-    if found.foreign:
-        _tell(path, "of another file that had this name", found.foreign)
-    if options.recover and writable and found.own:
-        try:
-            recover_logs(real, options, found.own)
-        except LogRefusedError as error:
-            warn_outside(f"{path}: logs of a job that ended early are not replayed: {error}")
-    elif found.own:
-        warn_outside(
-            f"{path}: a job that ended early left posted data that are not in the file, in {', '.join(found.own)}; "
-            "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE', puts it into the file "
-            "(nc_burst_buf_overwrite=enable removes it)"
-        )
+    @staticmethod
+    def left(real: str, options: Options) -> list[Left]:
+        found = leftovers_of(real, options)
+        running = [Left(folder, "a log", running=True) for folder in found.alive]
+        return running + [Left(folder, "a log") for folder in found.own]
 
 
 def _tell(path: str, whose: str, folders: Sequence[str]) -> None:
@@ -212,3 +213,52 @@ def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayRepor
     text = "%s: logs of a killed job were replayed: %d requests from %d logs"
     tell(RECOVERY, INFO, text, path, report.replayed, report.logs)
     return report
+
+
+def replay_logs(
+    path: str, real: str, names: Sequence[str] | None, *, options: Options, comm: Comm, any_file: bool, **how: bool
+) -> ReplayReport:
+    """Replay logs that are named, which are kept, or those that jobs left of a file, which are removed (collective).
+
+    Parameters
+    ----------
+    path, real : str, the file's name, and the same without symbolic links.
+    names : sequence of str, metadata logs and folders of them; or None.
+    any_file, **how : bool, see `replay_into`.
+
+    Raises
+    ------
+    LogError, OSError
+        See `replay_into`; also if the log is that of a running job.
+    """
+    system = options.system
+    left: list[str] = []
+    closed: list[str] = []
+
+    def find() -> bytes:
+        if names is None:
+            left.extend(_left(real, options, closed, any_file=any_file))
+            return json.dumps(sources.metas_of(system, left)).encode()
+        return json.dumps(sources.named_logs(system, list(names), real) if names else []).encode()
+
+    found = json.loads(on_root(comm, "replay find", find))
+    first = comm.rank == 0
+    report = replay.replay_into(path, found, options=options, comm=comm, any_file=any_file, **how)
+    report.closed += closed
+    for folder in left if first else ():
+        log_folders.remove_logs(system, real, folder)
+    return report
+
+
+def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> list[str]:
+    """Folders of logs that killed jobs left of a file, or with `any_file` under its name."""
+    found = leftovers_of(real, options)
+    closed += found.closed
+    # Where all are of another file they are named, so that the refusal says which.
+    folders = found.own + (found.foreign if any_file or not found.own else [])
+    if found.alive and not folders:
+        raise LogRefusedError(
+            f"{real}: a running job has its log in {', '.join(found.alive)}; replay when it has ended",
+            field="lock",
+        )
+    return folders

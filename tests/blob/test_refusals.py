@@ -1,6 +1,6 @@
 """What a set of subfiles says of itself and what cannot be is refused by name: headers, maps, names that are taken.
 
-Subfiles are made by two ranks and changed by netCDF4; `tests/file/test_damaged_sets.py` has every damage of a set.
+Subfiles are made by two ranks and changed by netCDF4; `tests/blob/test_damaged_sets.py` has every damage of a set.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from e3sm_reference import FOLDER
 import pnc_vol
 from pnc_vol.testing.mpi import missing, run_mpi
 
-PROGRAM = Path(__file__).parents[2] / "mpi" / "ranks_e3sm_blob.py"
+PROGRAM = Path(__file__).parents[1] / "mpi" / "ranks_e3sm_blob.py"
 DATA = FOLDER.parent
 CASES = {"f": ("map_f_case_16p.nc", "f_h1.json", "_h1"), "g": ("map_g_case_16p.nc", "g_hist.json", "")}
 

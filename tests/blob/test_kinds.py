@@ -9,7 +9,7 @@ import pytest
 
 from pnc_vol.testing.mpi import missing, run_mpi
 
-PROGRAM = Path(__file__).parents[2] / "mpi/ranks_blob_kinds.py"
+PROGRAM = Path(__file__).parents[1] / "mpi/ranks_blob_kinds.py"
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())

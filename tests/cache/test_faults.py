@@ -121,9 +121,8 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
         except OSError as error:
             told.append(error)
             at_close = str(error)
-        # A folder whose logs are empty has no data: it stays where the note beside the file could not be changed.
-        logs = {log.parent for log in folder["cache"].glob("*/*.extents") if log.stat().st_size}
-        if where == "file" and (kept := sorted(map(str, logs))):
+        # While the note beside the file cannot be changed, the folder that it names stays, with an empty log.
+        if where == "file" and (kept := [str(one.parent) for one in folder["cache"].glob("*/*.cache")]):
             # Nobody can ask a closed driver to try again: it says where the data are, and how they get to the file.
             where_and_how = f"the data stay in the cache file {re.escape(kept[0])}/.*'pnc-vol replay' brings them"
             assert re.search(where_and_how, at_close)
