@@ -8,6 +8,7 @@ Rules
 1. The raw file of a variable has its name, and its elements in C order, records included; what was not written is 0.
 2. A variable cannot be renamed, nor its strings grow. One that is deleted leaves its file, for the next of its name.
 3. A flush is not one step: a program that is killed in it leaves some raw files as they were, and some as they will be.
+4. A raw file has its name on stable storage as soon as it is made: a durable flush syncs what is in the files alone.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pnc_vol.layout.registry import register
 from pnc_vol.layout.subfiles import Subfiles
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.settings.options import Options
-from pnc_vol.system import is_folder
+from pnc_vol.system import exists, is_folder
 
 
 class RawMap(NamedTuple):
@@ -67,18 +68,17 @@ class RawFolder:
                 system.unlink(os.path.join(self.path, name))
         elif context.writable and not is_folder(system, self.path):
             system.mkdir(self.path)
+            system.fsync_dir(os.path.dirname(self.path) or ".")
 
     def open(self, number: int) -> Driver | None:
         path = os.path.join(self.path, self.names[number])
-        flags = os.O_RDONLY
         system, writable = self.context.system, self.context.writable
+        there = exists(system, path)
         if writable:
-            flags = os.O_RDWR | os.O_CREAT | (0 if number in self.kept else os.O_TRUNC)
-        try:
-            system.close(system.open(path, flags))
-        except FileNotFoundError:
-            if writable:
-                raise
+            system.close(system.open(path, os.O_RDWR | os.O_CREAT | (0 if number in self.kept else os.O_TRUNC)))
+            if not there:
+                system.fsync_dir(self.path)
+        elif not there:
             return None
         return open_stack(self.stack, path, self.context)
 
