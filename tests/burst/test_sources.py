@@ -85,3 +85,11 @@ def test_a_log_of_the_c_library_is_locked_by_a_replay(left: pathlib.Path) -> Non
     assert pnc_vol.replay(left.parent / "other.nc", left, any_file=True, system=system).replayed == 1
     assert system.refused
     assert pnc_vol.replay(left.parent / "other.nc", left, any_file=True).replayed == 1
+
+
+def test_a_log_whose_data_are_gone_is_damaged(left: pathlib.Path) -> None:
+    """A power failure can take the name of one of its files and leave that of another."""
+    (data,) = left.glob("*.data")
+    data.unlink()
+    with pytest.raises(LogError, match=r"\.data is not there: a power failure took it"):
+        pnc_vol.replay(left.parent / "x.nc")

@@ -223,7 +223,16 @@ class LogSource:
             meta: Bytes = _read(system, base + ".meta")
             if share is not None:
                 meta = share.part_of(memoryview(meta))
-            self._fd = self._open(".data", os.O_RDONLY)
+            try:
+                self._fd = self._open(".data", os.O_RDONLY)
+            except FileNotFoundError:
+                if not exists(system, base + ".meta"):
+                    raise  # somebody removes the log
+                raise LogError(
+                    f"{base}.data is not there: a power failure took it, or it was removed or left behind when the log "
+                    "was copied; without it the posts of this log are lost",
+                    field="data",
+                ) from None
             physical = system.fstat(self._fd).st_size
             self.data_size = physical if share is None else share.size_of(physical)
             self.log: Log = read_log(meta, self.data_size)
