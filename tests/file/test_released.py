@@ -37,6 +37,8 @@ def open_now() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
+# In a function that the collector calls: Python prints the interruption, and the opening goes on.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("mode", ["w", "r", "r+"])
 @pytest.mark.parametrize("way", WAYS)
@@ -69,6 +71,7 @@ def test_an_opening_that_is_interrupted_leaves_nothing(
         n += step
 
 
+# in a destructor
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("way", ["plain", "cache"])
 def test_a_forgotten_file_whose_close_is_interrupted_loses_nothing(tmp_path: Path, way: str) -> None:
