@@ -40,8 +40,8 @@ def neighbour(path: str, suffix: str) -> str:
 
 def is_unnamed(path: str) -> bool:
     """Whether this is the name of a file that has not got its own name yet."""
-    name = os.path.basename(path)
-    return name.startswith(".") and name.endswith(UNNAMED)
+    # the end first: this is asked at every opening
+    return path.endswith(UNNAMED) and os.path.basename(path).startswith(".")
 
 
 def cut_name(name: bytes, nbytes: int) -> str:
