@@ -40,8 +40,9 @@ def neighbour(path: str, suffix: str) -> str:
 
 def is_unnamed(path: str) -> bool:
     """Whether this is the name of a file that has not got its own name yet."""
-    # the end first: this is asked at every opening
-    return path.endswith(UNNAMED) and os.path.basename(path).startswith(".")
+    if not path.endswith(UNNAMED):
+        return False  # first: this is asked at every opening
+    return os.path.basename(path).startswith(".")
 
 
 def cut_name(name: bytes, nbytes: int) -> str:
