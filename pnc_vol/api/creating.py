@@ -92,9 +92,14 @@ class Creating(HLObject, MutableMappingHDF5):
             slot = paths.slot(self._node, name, "create group")
             slot.check_free("create group")
             self._id.handle.check_writable("create group")
-            made = session.defs.tree.add_group(slot.open(), slot.leaf)
-            if tracked:
-                made.order = {}
+            tree, first = session.defs.tree, session.defs.tree.next_uid
+            try:
+                made = tree.add_group(slot.open(), slot.leaf)
+                if tracked:
+                    made.order = {}
+            except BaseException:
+                tree.take_back(first, slot.group, slot.missing[0] if slot.missing else slot.leaf)
+                raise
             return self._named(wrap(self._id.handle, made), name)  # type: ignore[no-any-return]
 
     def require_group(self, name: str | bytes) -> Group:
@@ -250,16 +255,17 @@ class Creating(HLObject, MutableMappingHDF5):
         if found is None:
             return None
         element, full, limits, _, ignored, _ = found
-        node = session.defs.tree.add_plain(group, name, element, full or (), limits)
-        if ignored:
-            node.ignored = ignored
+        first = session.defs.tree.next_uid
         try:
+            node = session.defs.tree.add_plain(group, name, element, full or (), limits)
+            if ignored:
+                node.ignored = ignored
             if dims is not None:
                 named_dims.name_axes(node, dims)
             if data is not None and data.size and not session.posted.write_whole(node, data):
                 session.write(node, selection.select(full or (), ()), data)
-        except Exception:
-            session.defs.tree.remove(node)
+        except BaseException:
+            session.defs.tree.take_back(first, group, name)
             raise
         return node
 
@@ -348,30 +354,30 @@ class Creating(HLObject, MutableMappingHDF5):
 
     def _make(self, slot: paths.Slot | None, plan: create.Plan) -> Dataset:
         session = self._id.handle.session
-        node = session.defs.tree.add_dataset(
-            None if slot is None else slot.open() if slot.missing else slot.group,
-            "" if slot is None else slot.leaf,
-            element=plan.element,
-            shape=plan.shape,
-            maxshape=plan.maxshape,
-            fillvalue=plan.fillvalue if plan.element.kind != "composite" else None,
-        )
-        if node.parts and plan.fillvalue is not None:
-            fill_values.fill_parts(node, plan.fillvalue)
-        if plan.ignored:
-            node.ignored = dict(plan.ignored)
+        tree, first = session.defs.tree, session.defs.tree.next_uid
         try:
+            node = tree.add_dataset(
+                None if slot is None else slot.open() if slot.missing else slot.group,
+                "" if slot is None else slot.leaf,
+                element=plan.element,
+                shape=plan.shape,
+                maxshape=plan.maxshape,
+                fillvalue=plan.fillvalue if plan.element.kind != "composite" else None,
+            )
+            if node.parts and plan.fillvalue is not None:
+                fill_values.fill_parts(node, plan.fillvalue)
+            if plan.ignored:
+                node.ignored = dict(plan.ignored)
             if session.defs.version != 5:
                 session.defs.check_room(node, session.disk)
             if plan.data is not None and plan.data.size and not session.posted.write_run(node, (), plan.data):
                 session.write(node, selection.select(plan.shape or (), ()), plan.data)
-        except Exception:
-            # as if it had never been asked for, the groups made on the way included
+        except BaseException:
+            # As if it had never been asked for, the groups made on the way included.
             if slot is None:
-                session.defs.tree.drop_loose()
-                raise
-            made = slot.group.children[slot.missing[0]] if slot.missing else node
-            session.defs.tree.remove(made)
+                tree.take_back(first, None, "")
+            else:
+                tree.take_back(first, slot.group, slot.missing[0] if slot.missing else slot.leaf)
             raise
         return dataset_of(self._id.handle, node)
 

@@ -258,7 +258,7 @@ class CommitLog(RecordWriter):
             group, files, undo = self.group, self._files, _nothing
             request, sequence = self.requests[group.committed], self.sequence
             tails = files.commit, files.meta, files.data
-            before = [tail.end for tail in tails]
+            before, committed = [tail.end for tail in tails], False
             try:
                 meta_crc, data_crc = group.meta_crc, group.data_crc
                 if group.posts.end:
@@ -269,18 +269,18 @@ class CommitLog(RecordWriter):
                     meta_crc, data_crc = crc32(posts.entries.data), crc32(posts.values.data)
                 ends = files.meta.end, files.data.end
                 super().add(COMMIT, meta_crc, request, self.epoch, *ends, number, data_crc)
+                committed = True
+                self.drop_group()
             except BaseException:
                 # Also of memory that ran out, or an interrupt: a group is in its place whole.
+                if committed:
+                    self.drop_group()
+                    raise
                 undo()
                 for tail, end in zip(tails, before, strict=True):
                     if tail.end != end:
                         tail.take_back(end)
                 self.sequence = sequence
-                raise
-            try:
-                self.drop_group()
-            except BaseException:
-                self.drop_group()
                 raise
         elif self.group.posts.limit:
             self.drop_group()

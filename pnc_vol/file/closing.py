@@ -20,8 +20,9 @@ from pnc_vol.errors import FlushError, SyncError
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
 from pnc_vol.file.session import Session
+from pnc_vol.interruptions import is_interruption
 from pnc_vol.late import late
-from pnc_vol.system import closing_if_it_fails, exists, is_interruption
+from pnc_vol.system import closing_if_it_fails, exists
 from pnc_vol.warn import DEBUG, FILE, tell, warn_outside
 
 if TYPE_CHECKING:

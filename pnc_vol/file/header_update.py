@@ -32,8 +32,8 @@ from pnc_vol.format.edits import Parts, changed_parts, encode_again
 from pnc_vol.format.encode import numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
+from pnc_vol.interruptions import is_interruption
 from pnc_vol.ranks.comm import Comm, trouble_of
-from pnc_vol.system import is_interruption
 
 __all__ = ["check_durable", "cut_tail", "cut_what_failed", "end_flush", "order_writes", "write_header"]
 

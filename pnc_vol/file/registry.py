@@ -29,9 +29,9 @@ from pnc_vol.file import deferred
 from pnc_vol.file.driver_stack import asked_and_open
 from pnc_vol.file.forgotten import close_forgotten, unwatch
 from pnc_vol.file.session import Session
+from pnc_vol.interruptions import is_interruption
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
-from pnc_vol.system import is_interruption
 from pnc_vol.warn import warn_outside
 
 __all__ = ["Closing", "Entry", "OpenAttempt", "SessionRef", "enter", "found", "lock", "refuse_open", "wait_for"]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
@@ -27,6 +28,7 @@ from pnc_vol.file import post
 from pnc_vol.file.reads import composite_values
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
+from pnc_vol.interruptions import is_interruption
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.tree import DatasetNode
 
@@ -56,14 +58,46 @@ def resize(session: Session, node: DatasetNode, shape: Shape) -> None:
     apart = bool(anew) and (session.comm.size > 1 or session.posted.queue.logged)
     if apart:
         session.flush(carried=True)
-    for part, its_shape in sums:
-        composite_values.grown(session, part, its_shape)
-    _change_records(session, [(part, its_shape) for part, its_shape in variables if _by_records(part, its_shape)])
-    if anew:
-        _lay_out_anew(session, anew)
-    for part, its_shape in sums:
-        part.shape = its_shape
-        part.tree.touch()
+    rows = [composite_values.reshaped(session, part, its_shape) for part, its_shape in sums]
+    by_records = [(part, its_shape) for part, its_shape in variables if _by_records(part, its_shape)]
+    changes = [Change(part, its_shape, (part.shape or (0,))[0]) for part, its_shape in by_records]
+    if anew or any(change.shape[0] <= change.old for change in changes):
+        complete_posted(session)
+    replaced: list[tuple[DatasetNode, DatasetNode]] = []
+    decided = False
+
+    def finish() -> None:
+        """The new shapes hold; done twice, it does the same."""
+        _count_records(session, changes)
+        for before, _ in replaced:
+            session.defs.tree.datasets.pop(before.uid, None)
+        session.posted.queue.forget({before.uid for before, _ in replaced})
+        for keep, (part, its_shape) in zip(rows, sums, strict=True):
+            keep()
+            part.shape = its_shape
+            part.tree.touch()
+
+    try:
+        if anew:
+            _lay_out_anew(session, anew, replaced)
+        # A log that is full is emptied by a flush, before which no variable has lost anything.
+        for change in changes:
+            if not _cut_off(session, change):
+                session.drain()
+                _cut_off(session, change)
+        decided = True
+        finish()
+    except BaseException as error:
+        if not decided:
+            # Posts may be cut off already; with the old shape, their records would be there again, with fill values.
+            decided = not anew and is_interruption(error) and all(_cut_off(session, change) for change in changes)
+        if decided:
+            finish()
+        else:
+            session.posted.queue.forget({node.uid for before, node in replaced if node.uid != before.uid})
+            for before, node in reversed(replaced):
+                _put_back(before, node)
+        raise
     if apart:
         session.flush()
 
@@ -83,54 +117,51 @@ def _by_records(node: DatasetNode, shape: Shape) -> bool:
     return node.is_record and shape[1:] == (node.shape or ())[1:]
 
 
-def _change_records(session: Session, variables: list[tuple[DatasetNode, Shape]]) -> None:
-    """Give record variables more or fewer records."""
-    fewer = [(node, shape) for node, shape in variables if shape[0] <= (node.shape or (0,))[0]]
-    if fewer:
-        complete_posted(session)
-    # A log that is full is emptied by a flush, before which no variable has lost anything.
-    for node, shape in fewer:
-        count = shape[0] * math.prod(shape[1:])
-        if not session.posted.queue.cut(node, count):
-            session.drain()
-            session.posted.queue.cut(node, count)
-    for node, shape in variables:
-        old = (node.shape or (0,))[0]
+class Change(NamedTuple):
+    """A record variable gets another number of records, or the same."""
+
+    node: DatasetNode
+    shape: Shape
+    old: int
+
+
+def _cut_off(session: Session, change: Change) -> bool:
+    """Drop the posts to records that a variable is to lose; False if a log has no room to record it."""
+    node, shape, old = change
+    return shape[0] > old or session.posted.queue.cut(node, shape[0] * math.prod(shape[1:]))
+
+
+def _count_records(session: Session, changes: list[Change]) -> None:
+    """Give record variables more or fewer records; done twice, it does the same."""
+    for node, shape, old in changes:
         if shape[0] > old:
-            session.add_records(node, shape[0])
+            if node.shape != shape:
+                session.add_records(node, shape[0])
         else:
             session.disk.layout.lose_records(node.uid, shape[0], old)
             node.shape = shape
-            session.defs.tree.touch_records(node, old)
+        session.defs.tree.touch_records(node, old)
 
 
-def _lay_out_anew(session: Session, variables: list[tuple[DatasetNode, Shape]]) -> None:
-    """Replace variables by others of other shapes."""
-    tree, queue = session.defs.tree, session.posted.queue
-    complete_posted(session)
-    replaced: list[tuple[DatasetNode, DatasetNode]] = []
-    try:
-        for node, shape in variables:
-            replaced.append((_replace(node, shape), node))
-        for _, node in replaced:
-            session.defs.check_room(node, session.disk)
-        if session.comm.rank == 0:
-            with queue.in_memory():
-                for before, node in replaced:
-                    _copy(session, before, node)
-    except BaseException:
-        queue.forget({node.uid for _, node in replaced})
-        for before, node in reversed(replaced):
-            _put_back(before, node)
-        raise
-    for before, _ in replaced:
-        del tree.datasets[before.uid]
-    queue.forget({before.uid for before, _ in replaced})
+def _lay_out_anew(
+    session: Session, variables: list[tuple[DatasetNode, Shape]], replaced: list[tuple[DatasetNode, DatasetNode]]
+) -> None:
+    """Put new variables of other shapes in place of variables; the old and the new ones are added to `replaced`."""
+    for node, shape in variables:
+        before = copy.copy(node)
+        replaced.append((before, node))
+        _replace(before, node, shape)
+    for _, node in replaced:
+        session.defs.check_room(node, session.disk)
+    if session.comm.rank == 0:
+        with session.posted.queue.in_memory():
+            for before, node in replaced:
+                _copy(session, before, node)
 
 
-def _replace(node: DatasetNode, shape: Shape) -> DatasetNode:
-    """Make a dataset's variable a new one; returns the old one, which has its place in the file and its values."""
-    tree, before = node.tree, copy.copy(node)
+def _replace(before: DatasetNode, node: DatasetNode, shape: Shape) -> None:
+    """Make a dataset's variable a new one; `before` gets the old one's place in the file and its values."""
+    tree = node.tree
     tree.datasets[before.uid] = before
     # what was defined before keeps its turn, and its place
     tree.history[:] = [before if found is node else found for found in tree.history]
@@ -139,15 +170,18 @@ def _replace(node: DatasetNode, shape: Shape) -> DatasetNode:
     tree.datasets[node.uid] = node
     tree.history.append(node)
     tree.touch()
-    return before
 
 
 def _put_back(before: DatasetNode, node: DatasetNode) -> None:
-    """Undo `_replace`."""
-    # The new variable counts as one that was deleted: ranks give early places by the order of definition.
-    tree, gone = node.tree, copy.copy(node)
-    tree.history[:] = [node if found is before else gone if found is node else found for found in tree.history]
-    del tree.datasets[node.uid]
+    """Undo `_replace`, also one that was interrupted."""
+    tree = node.tree
+    if node.uid == before.uid:
+        tree.history[:] = [node if found is before else found for found in tree.history]
+    else:
+        # The new variable counts as one that was deleted: ranks give early places by the order of definition.
+        gone = copy.copy(node)
+        tree.history[:] = [node if found is before else gone if found is node else found for found in tree.history]
+        tree.datasets.pop(node.uid, None)
     node.uid, node.shape = before.uid, before.shape
     tree.datasets[node.uid] = node
     tree.touch()

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Attr, Dim
+from pnc_vol.interruptions import done_whole
 from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.names import DEEPEST
@@ -354,11 +355,14 @@ class Tree:
 
     def remove(self, node: GroupNode | DatasetNode) -> None:
         """Take `node`, and all below it, out of the tree, also as a scale; of `links` knows `mapping.links.remove`."""
+        self._take_out(node, {found.uid for found in walk(node) if isinstance(found, DatasetNode)})
+
+    @done_whole
+    def _take_out(self, node: GroupNode | DatasetNode, gone: set[int]) -> None:
         assert node.parent is not None
-        gone = {found.uid for found in walk(node) if isinstance(found, DatasetNode)}
-        del node.parent.children[node.name]
+        node.parent.children.pop(node.name, None)
         for uid in gone:
-            del self.datasets[uid]
+            self.datasets.pop(uid, None)
         if gone:
             for left in self.datasets.values():
                 for axis in left.made_axes or ():
@@ -366,10 +370,21 @@ class Tree:
                         axis.scales = [scale for scale in axis.scales if scale.uid not in gone]
         self.touch()
 
+    def take_back(self, first: int, above: GroupNode | None, name: str) -> None:
+        """Undo that `above` got something new of that name, however far it came; `first`: `next_uid` before that."""
+        if above is not None:
+            above.children.pop(name, None)
+        for uid in [uid for uid in self.datasets if uid >= first]:
+            self.next_uid = max(self.next_uid, uid + 1)
+            del self.datasets[uid]
+            self.loose.discard(uid)
+        self.touch()
+
+    @done_whole
     def move(self, node: GroupNode | DatasetNode, parent: GroupNode, name: str) -> None:
         """Move `node` to another group or name; its variable is renamed."""
         if node.parent is not None:
-            del node.parent.children[node.name]
+            node.parent.children.pop(node.name, None)
         elif isinstance(node, DatasetNode):
             self.loose.discard(node.uid)
         node.parent, node.name = parent, name

@@ -32,6 +32,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from pnc_vol.interruptions import is_interruption
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CALLS", "REAL", "TEMPORARY", "System", "closing_if_it_fails", "exists", "free_bytes", "in_memory", "is_folder",
-    "is_interruption", "scratch_folder", "temporary_directory",
+    "scratch_folder", "temporary_directory",
 ]  # fmt: skip
 #: Buffers of one vectored call at most.
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -256,11 +258,6 @@ class _Noted(threading.local):
 
 
 _noted = _Noted()
-
-
-def is_interruption(error: BaseException) -> bool:
-    """Whether an exception can come between any two lines, so that nobody can be prepared for it: Ctrl-C, no memory."""
-    return isinstance(error, MemoryError) or not isinstance(error, Exception)
 
 
 @contextlib.contextmanager

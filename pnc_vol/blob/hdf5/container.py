@@ -21,8 +21,8 @@ import numpy as np
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError
+from pnc_vol.interruptions import is_interruption
 from pnc_vol.optional import require_h5py
-from pnc_vol.system import is_interruption
 
 __all__ = ["DATA", "HEADER", "Container", "Stored", "find", "make"]
 

@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -33,7 +34,7 @@ from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_once
 
-__all__ = ["grown", "keep_unflushed", "post_rows", "read", "region_of", "restore", "write"]
+__all__ = ["keep_unflushed", "post_rows", "read", "region_of", "reshaped", "restore", "write"]
 
 Array = npt.NDArray[Any]
 
@@ -209,22 +210,28 @@ def post_rows(session: Session) -> None:
 
 
 def _lay_out_rows(session: Session) -> None:
-    while session.posted.ragged:
-        _, node = session.posted.ragged.popitem()
-        if node.tree.datasets.get(node.uid) is not node or node.parts.rows is None:
-            continue
-        base = _shown(node.element.dtype)
-        empty = np.empty(0, base)
-        rows = [row if isinstance(row, np.ndarray) else empty for row in node.parts.rows.tolist()]
-        counts = np.array([len(row) for row in rows], np.int64)
-        count = node.parts["count"]
-        if count.uid in session.disk.layout.header_uids:
-            count = node.tree.add_part(node, "count", count.element, count.shape or (), count.maxshape)
-        session.write(count, whole(node.shape or ()), counts.reshape(node.shape or ()))
-        old = node.parts["values"]
-        part = node.tree.add_part(node, "values", old.element, (int(counts.sum()),))
-        if part.shape != (0,):
-            session.write(part, select(part.shape or (), ()), _joined(rows, base))
+    ragged = session.posted.ragged
+    while ragged:
+        uid, node = next(reversed(ragged.items()))
+        if node.tree.datasets.get(node.uid) is node and node.parts.rows is not None:
+            _lay_out(session, node, node.parts.rows)
+        # Not before: of rows that an interrupt came into, the next flush would not know.
+        del ragged[uid]
+
+
+def _lay_out(session: Session, node: DatasetNode, kept: Array) -> None:
+    base = _shown(node.element.dtype)
+    empty = np.empty(0, base)
+    rows = [row if isinstance(row, np.ndarray) else empty for row in kept.tolist()]
+    counts = np.array([len(row) for row in rows], np.int64)
+    count = node.parts["count"]
+    if count.uid in session.disk.layout.header_uids:
+        count = node.tree.add_part(node, "count", count.element, count.shape or (), count.maxshape)
+    session.write(count, whole(node.shape or ()), counts.reshape(node.shape or ()))
+    old = node.parts["values"]
+    part = node.tree.add_part(node, "values", old.element, (int(counts.sum()),))
+    if part.shape != (0,):
+        session.write(part, select(part.shape or (), ()), _joined(rows, base))
 
 
 def _joined(rows: list[Array], base: Dtype) -> Array:
@@ -239,18 +246,23 @@ def _items(rows: list[Array]) -> list[Any]:
     return [item for row in rows for item in row]
 
 
-def grown(session: Session, node: DatasetNode, shape: tuple[int, ...]) -> None:
-    """Keep the rows of a dataset that is about to get another shape."""
+def reshaped(session: Session, node: DatasetNode, shape: tuple[int, ...]) -> Callable[[], None]:
+    """What keeps the rows of a dataset that gets another shape; until it is called, nothing is changed."""
     if not is_ragged(node.element.dtype):
-        return
-    old = node.shape or ()
-    node.parts.rows = _reshaped(resident(session, node), old, shape)
-    _, before = session.posted.rows_before.get(node.uid, (node, None))
-    session.posted.rows_before[node.uid] = (
-        node,
-        node.parts.rows.copy() if before is None else _reshaped(before, old, shape),
-    )
-    session.posted.ragged[node.uid] = node
+        return _nothing
+    old, posted = node.shape or (), session.posted
+    rows = _reshaped(resident(session, node), old, shape)
+    _, before = posted.rows_before.get(node.uid, (node, None))
+    before = rows.copy() if before is None else _reshaped(before, old, shape)
+
+    def keep() -> None:
+        node.parts.rows, posted.rows_before[node.uid], posted.ragged[node.uid] = rows, (node, before), node
+
+    return keep
+
+
+def _nothing() -> None:
+    pass
 
 
 def _reshaped(rows: Array, old: tuple[int, ...], shape: tuple[int, ...]) -> Array:

@@ -1,0 +1,113 @@
+"""What an operation leaves that Ctrl-C comes into: all of it was done, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from interrupts import Interrupts
+
+import pnc_vol
+from pnc_vol import File
+
+NUMBERS = np.arange(1, 13, dtype="i4").reshape(4, 3)
+PAIRS = np.array([(n, n / 2) for n in range(4)], [("a", "i4"), ("b", "f8")])
+STRINGS = np.array(["one", "two", "three", "four"], object)
+
+
+def made(f: File) -> None:
+    """Datasets of all kinds, posted and not written."""
+    f.create_dataset("x", data=NUMBERS, maxshape=(None, None))
+    f.create_dataset("pairs", data=PAIRS, maxshape=(None,))
+    f.create_dataset("g/strings", data=STRINGS, dtype=pnc_vol.string_dtype(), maxshape=(None,))
+    f.create_dataset("ragged", (4,), pnc_vol.vlen_dtype("i4"), maxshape=(None,))[:] = [
+        np.arange(1, n + 2, dtype="i4") for n in range(4)
+    ]
+    f["g"].attrs["a"] = 1
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most so many numbers below `count`, the small ones close together."""
+    return sorted({int(n) for n in np.geomspace(1, count, min(count, most)) - 1} if most < count else range(count))
+
+
+def content(f: File) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    def visit(name: str, item: Any) -> None:
+        found[f"{name} attributes"] = {key: np.asarray(value).tolist() for key, value in item.attrs.items()}
+        if isinstance(item, pnc_vol.Dataset):
+            values = item[()]
+            found[name] = [v.tolist() if isinstance(v, np.ndarray) else v for v in values.tolist()]
+
+    f.visititems(visit)
+    return found
+
+
+ACTS: dict[str, Callable[[File], Any]] = {
+    "fewer x": lambda f: f["x"].resize(1, axis=0),
+    "fewer pairs": lambda f: f["pairs"].resize(1, axis=0),
+    "fewer strings": lambda f: f["g/strings"].resize(1, axis=0),
+    "fewer ragged": lambda f: f["ragged"].resize(1, axis=0),
+    "more x": lambda f: f["x"].resize(6, axis=0),
+    "more pairs": lambda f: f["pairs"].resize(6, axis=0),
+    "more ragged": lambda f: f["ragged"].resize(6, axis=0),
+    "wider": lambda f: f["x"].resize(5, axis=1),
+    "narrower": lambda f: f["x"].resize(2, axis=1),
+    "delete": lambda f: f.__delitem__("x"),
+    "delete pairs": lambda f: f.__delitem__("pairs"),
+    "delete a group": lambda f: f.__delitem__("g"),
+    "move": lambda f: f.move("x", "g/y"),
+    "move a group": lambda f: f.move("g", "h"),
+    "attribute": lambda f: f["g"].attrs.__setitem__("b", [1, 2]),
+    "attribute again": lambda f: f["g"].attrs.__setitem__("a", "text"),
+    "attribute away": lambda f: f["g"].attrs.__delitem__("a"),
+    "group": lambda f: f.create_group("k/l"),
+    "dataset": lambda f: f.create_dataset("new", data=NUMBERS),
+    "dataset in new groups": lambda f: f.create_dataset("k/l/new", (3,), "f8"),
+    "dataset of pairs": lambda f: f.create_dataset("new", data=PAIRS),
+    "dataset without a name": lambda f: f.create_dataset(None, data=NUMBERS),
+    "link": lambda f: f.__setitem__("new", pnc_vol.SoftLink("/x")),
+}
+
+
+@pytest.mark.filterwarnings("ignore:arrays of varying length are kept in memory")
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize(("store", "most"), [
+    ("memory", 25), ("log", 5), *(pytest.param(store, 10**9, marks=pytest.mark.nightly) for store in ("memory", "log")),
+])  # fmt: skip
+def test_an_act_into_which_ctrl_c_comes(tmp_path: Path, store: str, most: int, act: str) -> None:
+    hints = {"burst_buf": True, "burst_buf_dirname": str(tmp_path)} if store == "log" else {}
+
+    def left(trouble: Any) -> dict[str, Any]:
+        with pnc_vol.File(tmp_path / "a.nc", "w", **hints) as f:
+            made(f)
+            try:
+                with trouble:
+                    ACTS[act](f)
+            except KeyboardInterrupt:
+                pass
+            before = content(f)
+        with pnc_vol.File(tmp_path / "a.nc", "r") as f:
+            assert content(f) == before
+        return before
+
+    with pnc_vol.File(tmp_path / "b.nc", "w", **hints) as f:
+        made(f)
+        old = content(f)
+    left(Interrupts(10**9, KeyboardInterrupt))
+    counted = Interrupts(0, KeyboardInterrupt)
+    new = left(counted)
+    wrong = {}
+    # Most places at which it goes wrong are near the end.
+    for n in sorted({counted.count - back for back in spread(counted.count, most)}):
+        trouble = counted.at_line(n)
+        try:
+            if left(trouble) not in (old, new):
+                wrong[trouble.where] = "neither the old nor the new content"
+        except Exception as error:
+            wrong[trouble.where] = repr(error)
+    assert not wrong
