@@ -127,7 +127,8 @@ def begin_rec(header: Header) -> int | None:
 def data_end(header: Header) -> int:
     """Return the size that the file should have: all variables and records with the last padding, if there is any.
 
-    Without data it is where data would begin; without variables, 0.
+    The gap before the first record counts when there is one. Without data it is where data would begin; without
+    variables, 0.
     """
     sizes, records = inner_sizes(header), record_vars(header)
     padded: list[int] | None = header.derived.get("padded_sizes")
@@ -139,7 +140,8 @@ def data_end(header: Header) -> int:
         stride = record_stride([sizes[i] for i in records])
         for i in records:
             ends[i] = 0
-        ends.append(start + stride * header.numrecs)
+        if header.numrecs or len(records) == len(ends):
+            ends.append(start + stride * header.numrecs)
     return max(ends, default=0)
 
 

@@ -123,7 +123,7 @@ class CanonicalLayout(Layout):
         if header.vars is not self.header.vars:
             return sizes.data_end(header)
         _, end, start, stride = self.region
-        return max(end, start + stride * header.numrecs)
+        return max(end, start + stride * header.numrecs) if header.numrecs else end
 
     # ------------------------------------------------------------------------------ writes before a flush
 

@@ -157,6 +157,22 @@ def old(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("fixed", [True, False])
+def test_no_gap_is_left_where_records_would_begin(tmp_path: Path, fixed: bool) -> None:
+    path, values = tmp_path / "x.nc", {"a": np.arange(5, dtype="i4")} if fixed else {}
+    values["r"] = np.zeros((0, 3), "i4")
+    with pnc_vol.File(path, "w", record_align=1024) as f:
+        f.create_dataset("r", (0, 3), "i4", maxshape=(None, 3))
+        if fixed:
+            f["a"] = values["a"]
+    for rows in (0, 2, 0):
+        with pnc_vol.File(path, "r+", record_align=1024) as f:
+            f["r"].resize(rows, axis=0)
+            f["r"][:] = 5
+        agree(path, values | {"r": np.full((rows, 3), 5)})
+        assert subprocess.run(["ncvalidator", "-q", str(path)], check=False).returncode == 0, rows
+
+
 def test_a_header_that_fits_its_region_moves_nothing_and_one_that_outgrows_it_moves_once(old: Path) -> None:
     region, values = begins(old)["a"], {"a": np.arange(5), "r": np.arange(10).reshape(2, 5)}
     for nbytes, moves in ((region // 2, 0), (region * 3 // 2, 1), (region * 8 // 5, 0)):
