@@ -118,6 +118,8 @@ def flush(
     settled = epochs.settled and (session.file_set is None or session.file_set.settled)
     if not durable and (settled or not carried) and _nothing_to_do(session, flat, agreed):
         _end(session, wrote=False)
+        # posts may have been cancelled, which a log remembers
+        _empty_logs(session, closing=closing, keep=unsafe)
         return
     flat = _accept(session, flat, agreed)
     target = defs.next_layout(flat, disk, closing=closing)
@@ -157,11 +159,7 @@ def flush(
         fill(comm, defs.tree, target, target, disk.driver, later, only_lost=True)
         later.clear()
     _end(session, wrote=held and bool(agreed.batches or agreed.drained))
-    if not unsafe:
-        posted.queue.after_flush()
-    if closing and posted.queue.logged:
-        # No rank removes its log before all have said that theirs are in the file: they are replayed together or not.
-        comm.agree("close logs")
+    _empty_logs(session, closing=closing, keep=unsafe)
     _cut(session, agreed, failed=bool(failures), held=held)
     phases.end("header")
     _report(session, phases.seconds, done)
@@ -213,9 +211,7 @@ def _flush_set(
         encoded = encode(header, check=False) if encoded else b""
     disk.begins_with(header, encoded)
     session.defs.flushed(header)
-    session.posted.queue.after_flush()
-    if closing and session.posted.queue.logged:
-        comm.agree("close logs")
+    _empty_logs(session, closing=closing)
     phases.end("header")
     _report(session, phases.seconds, done)
     if failures:
@@ -371,6 +367,16 @@ def _end(session: Session, *, wrote: bool) -> None:
         session.epochs.end(wrote=wrote, together=session.transport.last != "independent")
         if trouble:
             session.epochs.stop_holding(trouble)
+
+
+def _empty_logs(session: Session, *, closing: bool, keep: bool = False) -> None:
+    """What was posted is in the file: logs are begun anew, unless they are to be kept (collective)."""
+    queue = session.posted.queue
+    if not keep:
+        queue.after_flush()
+    if closing and queue.logged:
+        # No rank removes its log before all have said that theirs are in the file: they are replayed together or not.
+        session.comm.agree("close logs")
 
 
 def _cut(session: Session, agreed: Agreement, *, failed: bool, held: bool) -> None:

@@ -147,6 +147,20 @@ def test_nothing_is_cancelled_if_one_of_them_is_done(path: pathlib.Path) -> None
         assert waits.status == "pending"
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_log_whose_posts_were_all_cancelled_is_removed_at_the_close(path: pathlib.Path, whole: bool) -> None:
+    for layout in ("canonical", "blob"):
+        with pnc_vol.File(path, "w", burst_buf=True, layout=layout) as f:
+            x = f.create_dataset("x", (4,), "i4")
+            f.flush()
+            before = {one.name for one in path.parent.iterdir() if "pncbb" not in one.name}
+            request = x.iput(1, 2)
+            f.cancel() if whole else request.cancel()
+        assert {one.name for one in path.parent.iterdir()} == before
+        for name in before:
+            path.with_name(name).unlink()
+
+
 @pytest.mark.parametrize("failed", [False, True])
 def test_what_is_cancelled_does_not_come_back_from_a_log(path: pathlib.Path, failed: bool) -> None:
     logs = path.with_name("logs")
