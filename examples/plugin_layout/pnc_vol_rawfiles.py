@@ -6,7 +6,8 @@ File("x.nc", "w", layout="rawfiles")      # x.nc has the definitions, x.nc.raw/t
 Rules
 -----
 1. The raw file of a variable has its name, and its elements in C order, records included; what was not written is 0.
-2. A variable cannot be renamed, nor its strings grow. One that is deleted leaves its file, for the next of its name.
+2. A variable cannot be renamed, as it is where the first of its hard links goes, nor can its strings grow. Records that
+   are cut off cannot come again before a flush. One that is deleted leaves its file, for the next of its name.
 3. A flush is not one step: a program that is killed in it leaves some raw files as they were, and some as they will be.
 4. A raw file has its name on stable storage as soon as it is made: a durable flush syncs what is in the files alone.
 """

@@ -192,7 +192,8 @@ class Posting(HLObject):
         Returns
         -------
         Request
-            Its `array` holds the values once it is done.
+            Its `array` holds the values once it is done; of one element, it has no axes, and ``array[()]`` is the
+            element.
 
         Raises
         ------

@@ -35,7 +35,7 @@ class Moment:
     safe : frozenset of str
         "kill": after a kill, as the file is; "recovered": after a kill and a recovery; "power", "power recovered".
     posted : dict
-        By path, the elements that were posted since the last flush.
+        By path, the elements that were posted since the last flush, of what a log has.
     published : bool, whether the file has its name.
     """
 
@@ -151,7 +151,8 @@ def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Content
             safe |= {"power", "power recovered"}
     if logged(config):
         safe |= {"posts"} | ({"power posts"} if config["burst_buf_sync"] == "each" else set())
-    posted = {path: run.model.objects[path].posted.copy() for path in run.model.paths(Data)}
+    # arrays of varying length wait in memory, and a warning says so
+    posted = {path: data.posted.copy() for path in run.model.paths(Data) if (data := run.model.data(path)).kind != "rows"}
     if closed or step is None:
         # what is created has its name at once, or at the close
         run.named = config["publish"] == "create" or name in ("reopen", "close")

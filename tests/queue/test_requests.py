@@ -223,6 +223,24 @@ def test_every_kind_of_element_can_be_posted_by_name(path: pathlib.Path, dtype: 
         assert x[...].tolist() == many[...].tolist() == assigned[...].tolist()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("i4", 7), ("S2", b"a"), (pnc_vol.string_dtype(), "text"), (pnc_vol.vlen_dtype("i4"), [1, 2])],
+    ids=str,
+)
+def test_a_posted_read_of_one_element_gives_an_array_that_holds_it(path: pathlib.Path, dtype: Any, value: Any) -> None:
+    with pnc_vol.File(path, "w") as f:
+        x = f.create_dataset("x", (3,), dtype)
+        x[1] = value
+        for _ in range(2):
+            for index in (1, 2, (np.int64(2),)):
+                found = x.iget(index).wait()
+                assert isinstance(found, np.ndarray)
+                assert found.shape == ()
+                np.testing.assert_array_equal(found[()], x[index])
+            f.flush()
+
+
 def test_an_uncopied_array_is_taken_at_the_flush(f: pnc_vol.File) -> None:
     n = LEAST_LENT // 8
     x = f.create_dataset("x", (2 * n,), "f8")
