@@ -103,7 +103,7 @@ def flush(
         Definitions differ, a rank failed before the flush, the header or the layout could not be written.
     """
     phases = _Phases(session.counts)
-    comm, defs, disk, posted, epochs = session.comm, session.defs, session.disk, session.posted, session.epochs
+    comm, defs, disk, epochs = session.comm, session.defs, session.disk, session.epochs
     unsafe = disk.sync_error is not None and session.always_durable
     if closing and unsafe:
         # The last chance: what was posted goes to the file, and the close says that it may not be on the disk.

@@ -152,7 +152,9 @@ def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Content
     if logged(config):
         safe |= {"posts"} | ({"power posts"} if config["burst_buf_sync"] == "each" else set())
     # arrays of varying length wait in memory, and a warning says so
-    posted = {path: data.posted.copy() for path in run.model.paths(Data) if (data := run.model.data(path)).kind != "rows"}
+    posted = {
+        path: data.posted.copy() for path in run.model.paths(Data) if (data := run.model.data(path)).kind != "rows"
+    }
     if closed or step is None:
         # what is created has its name at once, or at the close
         run.named = config["publish"] == "create" or name in ("reopen", "close")
@@ -280,8 +282,9 @@ def complain_log(got: Contents, moments: list[Moment], after: Promise, at: int, 
     if not must or last is None:
         return
     begun = [one for one in moments if one.end > last.end and one.begin <= at]
-    between_them = [one for one in moments if after.least is None or one.end > after.least.end]
-    if any(one.step and one.step.act in ("move", "copy", "delete", "link", "again") for one in [*between_them, *begun]):
+    first = next((n for n, one in enumerate(moments) if one is after.least), -1) + 1
+    since = [one for one in moments[first:] if one.begin <= at]
+    if any(one.step and one.step.act in ("move", "delete", "link", "again") for one in since):
         return
     for path, posted in last.posted.items():
         wanted = last.contents.datasets[path]
@@ -290,9 +293,7 @@ def complain_log(got: Contents, moments: list[Moment], after: Promise, at: int, 
         found = got.datasets.get(path)
         if found is None:
             raise Wrong(f"recovered: {path!r}, to which was posted, is not there")
-        if any(
-            one.step and one.step.act == "resize" and one.step.args["path"] == path for one in [*between_them, *begun]
-        ):
+        if any(one.step and one.step.act == "resize" and one.step.args["path"] == path for one in since):
             continue
         mays = [
             one.datasets[path] for moment in begun for one in (moment.contents, *moment.mids) if path in one.datasets
