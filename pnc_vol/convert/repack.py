@@ -270,7 +270,7 @@ def _plan(decoded: Decoded, nbytes: int, options: Options, *, keep_version: bool
     content = encode(new, check=False)
     pieces = _there(moves(_whole(old, nbytes), new, range(len(new.vars))), nbytes)
     missing = sum(n for _, n in short_data(old, nbytes))
-    end = max(data_end(new), len(content) + reserve)
+    end = max(data_end(new), len(content))
     if missing:
         end = max(len(content), int((pieces.dst + pieces.length).max(initial=0)))
     same = new == old and end == nbytes

@@ -313,11 +313,15 @@ def _use_layout(
     if comm.size > 1 and target.header.vars != placed.header.vars:
         # No rank goes on with another layout than the others.
         comm.agree("flush layout")
-    if not target.same_places(placed) and target.added_to(placed) is None:
-        # Without variables the file ends with its header.
-        shorter = not target.header.vars and header_size(target.header) < len(disk.header_bytes)
-        if shorter or not placed.maps.keys() <= set(target.uids):
-            disk.note_longer()
+    if not target.data_end(target.header) and header_size(target.header) < len(disk.header_bytes):
+        # Without data the file ends with its header.
+        disk.note_longer()
+    elif (
+        not target.same_places(placed)
+        and target.added_to(placed) is None
+        and not placed.maps.keys() <= set(target.uids)
+    ):
+        disk.note_longer()
     copy: Copy | None = None
     stays = target.same_places(placed) and disk.uids is target.uids
     if lost or not stays:

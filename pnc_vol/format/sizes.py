@@ -125,11 +125,7 @@ def begin_rec(header: Header) -> int | None:
 
 
 def data_end(header: Header) -> int:
-    """Return the size that the file should have: all variables and records with the last padding, if there is any.
-
-    The gap before the first record counts when there is one. Without data it is where data would begin; without
-    variables, 0.
-    """
+    """Return where the data end, all variables and records with the last padding, if there is any; 0 without data."""
     sizes, records = inner_sizes(header), record_vars(header)
     padded: list[int] | None = header.derived.get("padded_sizes")
     if padded is None:
@@ -140,7 +136,7 @@ def data_end(header: Header) -> int:
         stride = record_stride([sizes[i] for i in records])
         for i in records:
             ends[i] = 0
-        if header.numrecs or len(records) == len(ends):
+        if header.numrecs:
             ends.append(start + stride * header.numrecs)
     return max(ends, default=0)
 

@@ -192,6 +192,8 @@ def examine(run: Run, moments: list[Moment], kind: str, state: Any, chance: rand
     torn, known = state.torn, kind == "kill"
     first = promise(moments, at, kind)
     readable = _read(run, must=first.least is not None)
+    if config["layout"] == "rawfiles" and _changed(_since(moments, first.least, at), ("resize", "delete")):
+        return  # what gets another shape is written over in its raw file
     if readable is not None and first.least is not None:
         complain("opened for reading", readable, first.allowed, torn, known)
     after = promise(moments, at, "recovered" if kind == "kill" else "power recovered")
@@ -216,6 +218,17 @@ def examine(run: Run, moments: list[Moment], kind: str, state: Any, chance: rand
         else:
             complain("recovered", readable, after.allowed, torn, known)
     go_on(run, readable, clean=kind == "kill")
+
+
+def _since(moments: list[Moment], least: Moment | None, at: int) -> list[Moment]:
+    """The moments after one that were begun before a change of a file."""
+    first = next((n for n, one in enumerate(moments) if one is least), -1) + 1
+    return [one for one in moments[first:] if one.begin <= at]
+
+
+def _changed(moments: list[Moment], acts: tuple[str, ...]) -> bool:
+    """Whether one of these acts was among some moments."""
+    return any(one.step is not None and one.step.act in acts for one in moments)
 
 
 def complain(when: str, got: Contents, allowed: list[Contents], torn: bool, known: bool) -> None:
@@ -282,9 +295,8 @@ def complain_log(got: Contents, moments: list[Moment], after: Promise, at: int, 
     if not must or last is None:
         return
     begun = [one for one in moments if one.end > last.end and one.begin <= at]
-    first = next((n for n, one in enumerate(moments) if one is after.least), -1) + 1
-    since = [one for one in moments[first:] if one.begin <= at]
-    if any(one.step and one.step.act in ("move", "delete", "link", "again") for one in since):
+    since = _since(moments, after.least, at)
+    if _changed(since, ("move", "delete", "link", "again")):
         return
     for path, posted in last.posted.items():
         wanted = last.contents.datasets[path]

@@ -173,6 +173,26 @@ def test_no_gap_is_left_where_records_would_begin(tmp_path: Path, fixed: bool) -
         assert subprocess.run(["ncvalidator", "-q", str(path)], check=False).returncode == 0, rows
 
 
+def test_a_file_without_data_ends_with_its_header(tmp_path: Path) -> None:
+    path, made = tmp_path / "x.nc", tmp_path / "made.nc"
+
+    def ends() -> None:
+        for one in (path, made):
+            assert subprocess.run(["ncvalidator", "-q", str(one)], check=False).returncode == 0, one
+        pnc_vol.repack(path, made, overwrite=True, header_reserve=1000)
+
+    with pnc_vol.File(path, "w") as f:
+        f.create_group("group")
+        f.attrs["history"] = "h" * 100
+        f.create_dataset("r", (0, 3), "i4", maxshape=(None, 3))
+    made.write_bytes(path.read_bytes())
+    ends()
+    for name in ("history", "group", "r"):
+        with pnc_vol.File(path, "r+") as f:
+            del (f.attrs if name == "history" else f)[name]
+        ends()
+
+
 def test_a_header_that_fits_its_region_moves_nothing_and_one_that_outgrows_it_moves_once(old: Path) -> None:
     region, values = begins(old)["a"], {"a": np.arange(5), "r": np.arange(10).reshape(2, 5)}
     for nbytes, moves in ((region // 2, 0), (region * 3 // 2, 1), (region * 8 // 5, 0)):

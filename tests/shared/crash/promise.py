@@ -162,7 +162,7 @@ def broken(seen: Contents, allowed: Sequence[Contents], *, torn: bool, all_known
             promised = _never_cut(promised, [contents.datasets.get(name) for contents in allowed[: fits[-1] + 1]])
         wrong = _wrong(array, promised, values, torn=torn, all_known=all_known)
         if wrong.any():
-            index = tuple(int(axis[0]) for axis in np.nonzero(wrong))
+            index = tuple(np.argwhere(wrong)[0].tolist())
             at = ", ".join(map(str, index))
             may = [value[index] for value in values if _has(value, index)]
             wrong_ones = f"{int(wrong.sum())} of {wrong.size} elements of {name!r} are wrong"
