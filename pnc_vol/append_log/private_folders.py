@@ -323,8 +323,9 @@ def forget_folder(system: System, note: str, folder: str, *, everywhere: bool = 
 
 def _change_note(system: System, note: str, change: Callable[[list[str]], list[str]], *, durable: bool) -> None:
     """Give a note other lines, while nobody else does."""
-    fd = _lock_note(system, note)
+    fd = -1
     try:
+        fd = _lock_note(system, note)
         before = _read_note(system, note)
         after = change(before)
         if after != before:
@@ -336,23 +337,26 @@ def _change_note(system: System, note: str, change: Callable[[list[str]], list[s
 
 def _lock_note(system: System, note: str) -> int:
     """A descriptor of the note that is locked; -1 if there is no note, or the file system has no locks."""
-    fd = -1
     for _ in range(_PATIENCE):
+        fd = -1
         try:
             fd = system.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             system.flock(fd)
             mine, there = system.fstat(fd), system.lstat(note)
             if (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino):
                 return fd
+            # Another process has put a new note in its place,
+            system.close(fd)
         except BlockingIOError:
+            # or is about to.
+            system.close(fd)
             time.sleep(_NAP)
-        except OSError:
+        except BaseException as error:
+            if fd >= 0:
+                system.close(fd)
+            if not isinstance(error, OSError):
+                raise
             break
-        # Another process has put a new note in its place, or is about to.
-        system.close(fd)
-        fd = -1
-    if fd >= 0:
-        system.close(fd)
     return -1
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from pnc_vol.append_log.records import SLOT_BYTES
 from pnc_vol.append_log.shared_blocks import Share
-from pnc_vol.system import PAGE, System
+from pnc_vol.system import PAGE, System, is_open
 from pnc_vol.system.full_io import write_all
 
 __all__ = [
@@ -269,9 +269,9 @@ class Tail:
         self.system.close(self.fd)
 
     def close(self) -> None:
-        """Give up the window, and what was reserved beyond the end."""
+        """Give up the window, and what was reserved beyond the end; can be called again."""
         self.give_up_window()
-        if self.share is None:
+        if self.share is None and is_open(self.fd):
             with suppress(OSError):
                 self.system.ftruncate(self.fd, self.end)
         self.system.close(self.fd)

@@ -102,11 +102,6 @@ class LogFiles:
         self._pages.append(self.system.mmap(tail.fd, nbytes, offset))
         return memoryview(self._pages[-1])
 
-    @property
-    def closed(self) -> bool:
-        """Whether they were closed."""
-        return not self._tails
-
     def path(self, suffix: str) -> str:
         """The path of one file; ranks that share a pair of logs have commit records of their own."""
         own = self.share is not None and suffix in (".commit", ".defs")

@@ -106,7 +106,7 @@ class LogStore(Store):
         self.capacity = options.burst_buf_capacity or sys.maxsize
         # What ranks share is written over in place: no entry counts there without its commit.
         self.group = 1 if share is not None or self.each else GROUP
-        self.broken = ""
+        self.broken, self._closed = "", False
         self.header = LogHeader(path, os.uname().nodename, size, rank)
         self.files = LogFiles(options.system, base, share)
         self.definitions = DefinitionWriter(options.system, self.files.defs, file)
@@ -364,7 +364,7 @@ class LogStore(Store):
 
     def close(self, *, flushed: bool, empty: bool) -> None:
         """Close the log; it is removed if all of it is in the file and nobody wants to keep it."""
-        if self.files.closed:
+        if self._closed:
             return
         held = self.commits.holds or not empty
         whole = flushed and not held
@@ -372,10 +372,10 @@ class LogStore(Store):
         self.files.close(delete=whole and self.options.burst_buf_del_on_close)
         # a window keeps a descriptor for as long as it is referred to, and who has closed a file may keep its object
         self.commits.group.use(None, None)
-        if whole:
-            if not (self.options.burst_buf_del_on_close and exists(self.system, folder)):
-                forget_folder(self.system, note_of(self.header.path), folder)
-        elif held:
+        if whole and not (self.options.burst_buf_del_on_close and exists(self.system, folder)):
+            forget_folder(self.system, note_of(self.header.path), folder)
+        self._closed = True
+        if held:
             warn_outside(
                 f"{self.header.path}: what was posted and is not in the file is kept in {folder}; 'pnc-vol replay' "
                 "with these two, or opening the file with recover=True, puts it there"

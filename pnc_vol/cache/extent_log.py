@@ -44,7 +44,7 @@ from pnc_vol.append_log.records import RecordFormat, RecordWriter
 from pnc_vol.append_log.tail import Tail, create_private, lock_of_writer
 from pnc_vol.drivers.byte_copy import copy_pieces
 from pnc_vol.extents.model import Extents, before
-from pnc_vol.system import System
+from pnc_vol.system import System, is_open
 from pnc_vol.system.full_io import read_whole
 
 __all__ = [
@@ -293,7 +293,7 @@ class ExtentLog:
             It can be neither emptied nor removed.
         """
         with self._lock:
-            if not self._finished:
+            if not self._finished and is_open(self._files.records.fd):
                 try:
                     self._files.records.cut(0)
                 except OSError:

@@ -132,10 +132,9 @@ class GlobalFile:
 
     def close(self) -> None:
         """Let go of the descriptor."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0 and not self._lent:
+        if self._fd >= 0 and not self._lent:
             # What the file system says only now (quota, NFS) must not be lost.
-            self._system.close(fd)
+            self._system.close(self._fd)
 
     def forget(self) -> None:
         """Close the descriptor that a forked child got."""

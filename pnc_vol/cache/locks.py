@@ -180,8 +180,7 @@ class RangeLocks:
 
     def close(self) -> None:
         """Give back all locks."""
-        fds, self._fds = self._fds, []
-        for fd in fds:
+        for fd in self._fds:
             with suppress(OSError):
                 self._system.close(fd)
 

@@ -290,9 +290,9 @@ class SyncThreads:
         with self._changed:
             self._stop = True
             self._changed.notify_all()
-            threads, self._threads = self._threads, []
-        for thread in threads:
-            if thread is not threading.current_thread():
+        for thread in self._threads:
+            # one that Ctrl-C kept from being started has nothing to end
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join()
 
     # ------------------------------------------------------------------------------------------ threads

@@ -86,7 +86,9 @@ class CacheDriver(Wrapper):
         self._hints, self._system, self._writable = hints, context.system, context.writable
         self._first = not job.rank
         self._pid = context.system.getpid()
-        self._reason, self._elsewhere, self._closed = "", dict[int, Ranges](), False
+        self._reason, self._elsewhere = "", dict[int, Ranges]()
+        # nobody uses it any more; nothing is open any more
+        self._closed = self._left = False
         self._bytes = HeldBytes(inner, hints, context, job)
         self._queue, self._watch = self._bytes.queue, self._bytes.watch
         _live.add(self)
@@ -232,7 +234,7 @@ class CacheDriver(Wrapper):
                 raise self._bytes.error_of(lost[0])
 
     def close(self) -> None:
-        if self._closed or self._system.getpid() != self._pid:
+        if self._system.getpid() != self._pid:
             self._closed = True
             return
         try:
@@ -245,8 +247,11 @@ class CacheDriver(Wrapper):
         self.inner.close()
 
     def leave(self) -> None:
+        # Ctrl-C may end it anywhere: called again, it does what is left
+        if self._left:
+            return
         error: OSError | None = None
-        if self._hints.flush != "flush_none" or self._bytes.off:
+        if not self._closed and (self._hints.flush != "flush_none" or self._bytes.off):
             lost = self._bytes.bring(headers=True)
             error = self._bytes.error_of(lost[0], closing=True) if lost else None
         self._closed = True
@@ -261,6 +266,7 @@ class CacheDriver(Wrapper):
             self._bytes.let_go(keep=left or not (self._hints.discard or self._bytes.off), done=not left)
         except OSError as caught:
             error = error or caught
+        self._left = True
         if error is not None:
             raise error
 

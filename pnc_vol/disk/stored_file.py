@@ -7,7 +7,7 @@ yet, requests, ranks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
@@ -33,6 +33,7 @@ class StoredFile:
     uids : tuple of int, the dataset of each variable of `header`.
     before_header : list of callable
         Each is called with the bytes of a header before it is written.
+    left : list of (Driver, Location), files that a copy has replaced, and that are not closed yet.
     created : bool, the file did not exist when it was opened.
     lasting : bool
         Whether the file may hold what is to outlast a power failure: of a durable flush, or of another process.
@@ -67,6 +68,7 @@ class StoredFile:
         "keep_unpublished",
         "lasting",
         "layout",
+        "left",
         "location",
         "may_be_longer",
         "named_by",
@@ -99,6 +101,7 @@ class StoredFile:
         self.lasting = not created
         self.version = 1
         self.filled: set[int] = set()
+        self.left: list[tuple[Driver, Location | None]] = []
         self.sync_error: OSError | None = None
         self.header_sure = True
         self.before_header: list[Callable[[bytes], None]] = []
@@ -150,9 +153,31 @@ class StoredFile:
         """Another file has the name, or will have it: go on with that one."""
         self.driver, self.location = driver, location
 
-    def note_no_header(self) -> None:
-        """What is open has no header yet: it is a copy with a new layout."""
-        self._encoded = self._count = b""
+    def use_copy(self, driver: Driver, location: Location | None, layout: Layout) -> None:
+        """Go on with a copy that has the data where `layout` has them, and no header yet; see `let_go_of_left`.
+
+        The copy and its layout come together: an interruption between them would have the next flush look for data
+        where they are not.
+        """
+        if self.location is not None:
+            # else what holds the bytes holds the copy, or gets it at the end of the flush
+            self.left.append((self.driver, self.location))
+        self.driver, self.location, self.layout, self._encoded, self._count = driver, location, layout, b"", b""
+
+    def let_go_of_left(self, *, first: bool) -> None:
+        """Close the files that copies have replaced; can be called again.
+
+        first : bool, this is rank 0, which removes those that have no name.
+        """
+        while self.left:
+            driver, location = self.left[-1]
+            if driver is not self.driver:
+                with suppress(OSError):
+                    # all that was written there has been read back already
+                    driver.close()
+                if first and location is not None:
+                    location.discard()
+            self.left.pop()
 
     def note_longer(self) -> None:
         """There may be bytes behind the data."""

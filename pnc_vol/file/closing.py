@@ -7,6 +7,8 @@ Rules
 1. Closing flushes. Whatever fails, the file is closed in the end, and is not longer than its header says. Only a file
    that was flushed and cannot get its name (``publish="close"``) stays open for a second attempt; what was flushed
    stays under its temporary name in any case, and a message says so.
+   Ctrl-C, or no memory, may end a close anywhere: what is open then is closed by doing all of it once more, so that
+   every close in the package can be called again and finishes what the first one left.
 2. A rank that leaves alone tells the others, and waits for no rank. Only where a header is held back until the data of
    all ranks are in the file, it waits a moment for the others (`parting`).
 """
@@ -50,7 +52,7 @@ def close(session: Session, *, again: bool = False, unheard: bool = False) -> No
                 # What is not released yet, is now.
                 try:
                     with suppress(Exception):
-                        _let_go(session, orderly=session.comm.size == 1, flushed=False)
+                        _let_go(session, orderly=session.comm.size == 1, flushed=session.complete)
                 finally:
                     session.mark_closed()
             raise
@@ -85,6 +87,7 @@ def _close(session: Session, *, again: bool, unheard: bool) -> None:
         with suppress(OSError):
             _let_go(session, orderly=orderly, flushed=False)
         raise
+    session.complete = True
     _let_go(session, orderly=True, flushed=True)
     tell(FILE, DEBUG, "%s: closed", session.disk.path)
     if interrupted is not None:
@@ -171,16 +174,19 @@ def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
     """Release all that the session has open; what is released already stays so."""
     stays = False
     try:
-        # A log is removed only if all ranks' posts are in the file.
-        session.posted.queue.close(flushed=flushed)
-        session.transport.close()
-        if session.file_set is not None:
-            session.file_set.close(orderly=orderly, flushed=flushed)
-        stays = not orderly and parting.leaves(session)
-        if orderly:
-            session.disk.driver.close()
-        elif not stays:
-            parting.let_go_of_file(session)
+        try:
+            # A log is removed only if all ranks' posts are in the file.
+            session.posted.queue.close(flushed=flushed)
+        finally:
+            session.transport.close()
+            if session.file_set is not None:
+                session.file_set.close(orderly=orderly, flushed=flushed)
+            stays = not orderly and parting.leaves(session)
+            if orderly:
+                session.disk.let_go_of_left(first=session.comm.rank == 0)
+                session.disk.driver.close()
+            elif not stays:
+                parting.let_go_of_file(session)
     finally:
         if not stays:
             session.let_go_of_name()

@@ -336,7 +336,7 @@ def _use_layout(
     unfilled: LeftToPosts = {}
     if copy is not None:
         session.counts["moves"] += 1
-        complete_copy(comm, disk, copy, write_fill)
+        complete_copy(comm, disk, copy, target, write_fill)
     else:
         try:
             unfilled = write_fill(disk.driver, posted=batches)

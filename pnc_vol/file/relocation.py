@@ -101,7 +101,9 @@ def copied(
     return copy
 
 
-def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, fill: Callable[[Driver], object]) -> None:
+def complete_copy(
+    comm: Comm, disk: StoredFile, copy: Copy, target: Layout, fill: Callable[[Driver], object]
+) -> None:
     """Fill the copy, and work on it from now on (collective); it is dropped on all ranks if that fails on one."""
     try:
         with comm.errors_shared():
@@ -109,18 +111,13 @@ def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, fill: Callable[[Driv
     except BaseException:
         _drop(comm, copy)
         raise
-    disk.note_no_header()
+    driver = copy.driver
     if disk.location is None:
-        if not disk.driver.replace_with(copy.driver):
-            disk.use_file(staged.StagedDriver(disk.driver, copy.driver), None)
-        return
-    left, old = disk.driver, disk.location
-    disk.use_file(copy.driver, copy.location)
-    with suppress(OSError):
-        # All that was written there has been read back already.
-        left.close()
-    if comm.rank == 0:
-        old.discard()
+        driver = disk.driver
+        if not driver.replace_with(copy.driver):
+            driver = staged.StagedDriver(driver, copy.driver)
+    disk.use_copy(driver, copy.location, target)
+    disk.let_go_of_left(first=comm.rank == 0)
 
 
 def replaces_live(disk: StoredFile, uids: tuple[int, ...]) -> bool:

@@ -9,8 +9,11 @@ Rules
    has systems that fail, stop and record.
 2. `System` only forwards. What loops, retries or splits is in `full_io`, and takes a `System`.
 3. Every descriptor is closed in a program started from this one (``O_CLOEXEC``).
-4. What an opening of a file opens is noted until it is complete (`closing_if_it_fails`): Ctrl-C, or no memory, can end
-   it between any two lines, before anybody has the descriptor that a call returned.
+4. A descriptor is an object (`OwnedFd`): Ctrl-C, or no memory, can come between any two lines, before anybody keeps
+   what a call returned, or knows that it was closed. It is closed when nobody refers to it any more, and closing it a
+   second time does nothing. So every close can be called again, and finishes what an interrupted one left.
+5. What an opening of a file opens is noted until it is complete (`closing_if_it_fails`), and is closed at once if the
+   opening fails: whoever has the exception may keep it, and its traceback, for long.
 
 =============  ===========================================================================================
 `full_io`      reads and writes that go on until all bytes are done
@@ -40,8 +43,8 @@ if TYPE_CHECKING:
     Path = str | bytes | os.PathLike[str]
 
 __all__ = [
-    "CALLS", "REAL", "TEMPORARY", "System", "closing_if_it_fails", "exists", "free_bytes", "in_memory", "is_folder",
-    "scratch_folder", "temporary_directory",
+    "CALLS", "REAL", "TEMPORARY", "OwnedFd", "System", "closing_if_it_fails", "exists", "free_bytes", "in_memory",
+    "is_folder", "is_open", "scratch_folder", "temporary_directory",
 ]  # fmt: skip
 #: Buffers of one vectored call at most.
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -53,6 +56,38 @@ _Room: Any = ctypes.c_char * 4097  # the longest path and its end
 _REALPATH: Any = getattr(_LIBC, "realpath", None)
 if _REALPATH is not None:
     _REALPATH.restype, _REALPATH.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_char_p)
+
+
+class OwnedFd(int):
+    """The number of an open file, which is closed once: when it is asked for, or when nobody refers to it any more.
+
+    A copy of the number, e.g. ``int(fd)``, keeps nothing open.
+
+    Examples
+    --------
+    >>> fd = OwnedFd(os.open(".", os.O_RDONLY))
+    >>> fd.close()
+    >>> fd.close()
+    >>> os.fstat(fd)
+    Traceback (most recent call last):
+    OSError: [Errno 9] Bad file descriptor
+    """
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed: then the number may be another file's."""
+        return "closed" in vars(self)
+
+    def close(self) -> None:
+        """Close it, unless it is closed; it is closed then, also if the system raises an `OSError`."""
+        if not self.closed:
+            # noted and closed in one line, between whose parts no exception comes
+            os.close(vars(self).setdefault("closed", int(self)))
+
+    def __del__(self) -> None:
+        # nobody is there who could be told
+        with contextlib.suppress(OSError):
+            self.close()
 
 
 class System:
@@ -73,19 +108,20 @@ class System:
     def open(self, path: Path, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
         """A descriptor of `path`; `flags` are ``os.O_*``; with `dir_fd` a relative path starts there."""
         noted = _noted.descriptors
-        if noted is None:
-            return os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd)
-        if flags & os.O_EXCL and os.fspath(path).endswith(TEMPORARY):  # type: ignore[arg-type]
+        if noted is not None and flags & os.O_EXCL and os.fspath(path).endswith(TEMPORARY):  # type: ignore[arg-type]
             _noted.files = [*_noted.files, path]
         # in one line: an interruption comes before it or after it
-        noted.append(os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd))
-        return noted[-1]
+        fd = OwnedFd(os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd))
+        if noted is not None:
+            noted.append(fd)
+        return fd
 
     def close(self, fd: int) -> None:
-        if _noted.descriptors is not None and fd in _noted.descriptors:
-            # before: a number that was closed may be another file's at once
-            _noted.descriptors.remove(fd)
-        os.close(fd)
+        """Close a descriptor; one that `open` returned is closed once, however often this is called."""
+        if isinstance(fd, OwnedFd):
+            fd.close()
+        else:
+            os.close(fd)
 
     def pread_into(self, fd: int, buffer: Buffer, offset: int) -> int:
         """Bytes read into `buffer`; 0 at the end of the file."""
@@ -125,7 +161,7 @@ class System:
     def memory_file(self) -> int:
         """A descriptor of a new file that is kept in memory; an `OSError` where the system has no such files."""
         if hasattr(os, "memfd_create"):
-            return os.memfd_create("pnc_vol", os.MFD_CLOEXEC)
+            return OwnedFd(os.memfd_create("pnc_vol", os.MFD_CLOEXEC))
         raise OSError(errno.ENOSYS, "this system keeps no files in memory")
 
     def fsync(self, fd: int) -> None:
@@ -300,6 +336,11 @@ def _with_attributes(name: str) -> Callable[..., Any]:
     if not hasattr(os, name):
         raise OSError(errno.ENOTSUP, "this system has no extended attributes")
     return cast("Callable[..., Any]", getattr(os, name))
+
+
+def is_open(fd: int) -> bool:
+    """Whether a descriptor that `System.open` returned is open still."""
+    return not (isinstance(fd, OwnedFd) and fd.closed)
 
 
 CALLS = tuple(name for name in vars(System) if not name.startswith("_"))
