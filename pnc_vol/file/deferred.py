@@ -27,6 +27,7 @@ from pnc_vol.errors import DeferredCloseError, RankError
 from pnc_vol.file.session import Session
 from pnc_vol.late import late
 from pnc_vol.ranks.comm import Comm
+from pnc_vol.system import is_interruption
 
 if TYPE_CHECKING:
     import json
@@ -122,16 +123,24 @@ def close_held(sessions: Iterable[Session] | None = None) -> None:
     failed: list[tuple[str, Exception]] = []
     lost = False
     for session in list(_held if sessions is None else sessions):
-        close = _held.pop(session, None)
+        close = _held.get(session)
         if close is None:
             continue
         path = session.disk.path
-        if lost and session.comm.size > 1:
-            session.abort("a rank was lost when another file was closed")
-            failed.append((path, RankError("it was abandoned, because a rank was lost when another file was closed")))
         try:
+            if lost and session.comm.size > 1:
+                session.abort("a rank was lost when another file was closed")
+                text = "it was abandoned, because a rank was lost when another file was closed"
+                failed.append((path, RankError(text)))
+            _held.pop(session, None)
             close()
-        except Exception as error:
+        except BaseException as error:
+            if is_interruption(error) and not session.closed:
+                # nobody else would close it
+                _held[session] = close
+                raise
+            if not isinstance(error, Exception):
+                raise
             lost |= isinstance(error, RankError)
             failed.append((path, error))
     if failed:

@@ -140,7 +140,7 @@ def flush(
     if lowest is not None:
         header = defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
     gone = disk.uids is not target.uids and replaces_live(disk, target.uids)
-    takes_away = gone or bool(later) or header.numrecs < disk.header.numrecs
+    before, takes_away = disk.header, gone or bool(later) or header.numrecs < disk.header.numrecs
     try:
         # what fails is known to all ranks where requests failed as well
         with comm.errors_shared() if failures else _ALONE:
@@ -149,7 +149,9 @@ def flush(
                 comm, defs, disk, header, session.counts, epochs, durable=durable, held=held, takes_away=takes_away
             )
     except BaseException as reason:
-        disk.driver.unorder()
+        if disk.header is before:
+            # else the header was written before an interruption came: what holds it back must not forget it
+            disk.driver.unorder()
         if failures and isinstance(reason, Exception):
             # what failed first, and stays pending, says more than the header that met the same full disk
             raise comm.on_all(failing.flush_error(failures, disk.path, closing=closing)) from reason
