@@ -7,13 +7,15 @@ The short path is left by something that means the same: a list in place of a sl
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from plain_header import read_plainly
 
 import pnc_vol
 
@@ -95,15 +97,40 @@ def test_posting(data: st.DataObject, dtype: str, grows: bool, by_iput: bool) ->
     alike(results[0][1], results[1][1])
 
 
-@settings(max_examples=200)
-@given(st.lists(indices, min_size=1, max_size=4), st.sampled_from(TYPES), st.booleans(), st.booleans())
-def test_reading_done_and_posted(chosen: list[Any], dtype: str, grows: bool, flushed: bool) -> None:
-    with pnc_vol.File("read.nc", "w", driver="memory") as f:
-        x, wanted = made(f, dtype, grows), np.arange(42).reshape(SHAPE).astype(dtype)
+@settings(max_examples=300)
+@given(
+    st.lists(indices, min_size=1, max_size=4),
+    st.sampled_from(TYPES),
+    st.booleans(),
+    st.sampled_from(["posted", "flushed", "mended", "reopened"]),
+    st.booleans(),
+    # of the last the reads are longer than those that take one call of the driver
+    st.sampled_from([1, 1, 5, 4000]),
+)
+# rows at equal distances, from the mapped file
+@example([np.s_[0:3, 2], np.s_[1:5, 2:4]], ">i2", False, "reopened", False, 4000)
+@example([np.s_[0:3, 2], np.s_[1:5, 2:4]], "f8", True, "flushed", False, 4000)
+def test_reading_done_and_posted(
+    chosen: list[Any], dtype: str, grows: bool, state: str, in_memory: bool, wide: int
+) -> None:
+    """Of what is posted, of what is in the file, with and without later posts to it, and of a file opened again."""
+    wanted = (np.arange(42 * wide) % 127).reshape(*SHAPE, wide).astype(dtype)
+    with ExitStack() as stack:
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory()), "read.nc")
+        f = stack.enter_context(pnc_vol.File(path, "w", driver="memory" if in_memory else None))
+        x = f.create_dataset("x", wanted.shape, dtype, maxshape=(None, *wanted.shape[1:]) if grows else None)
+        # a second variable, so that records do not follow each other at once
+        f.create_dataset("y", (2, 3), "i2", maxshape=(None, 3) if grows else None)
         x[...] = wanted
-        if flushed:
+        if state != "posted":
             f.flush()
+        if state == "mended":
             x[2:4, 1] = wanted[2:4, 1] = 99
+        if state == "reopened":
+            image = f.id.get_file_image()
+            f.close()
+            f = stack.enter_context(pnc_vol.File.in_memory(image) if in_memory else pnc_vol.File(path))
+            x = f["x"]
         short, general = ([x.iget(same(index)) for index in chosen] for same in (lambda index: index, listed))
         for index, one, other in zip(chosen, short, general, strict=True):
             by_list = x[listed(index)]
@@ -151,34 +178,60 @@ def test_attributes(given: list[tuple[str, Any]]) -> None:
 @settings(max_examples=60)
 @given(
     st.lists(
-        st.tuples(st.integers(1, 40), st.sampled_from(["f8", "i4", "S3", "c8", "?"]), st.sampled_from(["", "K", "m"])),
+        st.tuples(
+            st.integers(1, 40),
+            st.sampled_from(["f8", "i4", "i2", "S3", "c8", "?"]),
+            st.sampled_from(["", "K", "m"]),
+            st.booleans(),
+        ),
         min_size=1,
         max_size=4,
     ),
     st.booleans(),
+    st.sampled_from(["CDF-5", "CDF-5", "CDF-2", "CDF-1"]),
 )
-def test_headers(runs: list[tuple[int, str, str]], grows: bool) -> None:
-    """Of many variables that are alike, written and read at once; and one after another."""
+# scalars have dimensions and attributes in common with those of any other type
+@example([(2, "f8", "", True), (2, "i4", "", True), (1, "i2", "K", True)], False, "CDF-5")
+def test_headers(runs: list[tuple[int, str, str, bool]], grows: bool, version: str) -> None:
+    """Of many variables that are alike, written and read at once; and one after another.
+
+    Both are what the specification says, by a plain reader of it, byte by byte.
+    """
     wanted = [
-        (f"v{i}_{k:03d}", np.dtype(dtype), (0, 3) if grows else (3,), {"units": units} if units else {})
-        for i, (count, dtype, units) in enumerate(runs)
+        (f"v{i}_{k:03d}", np.dtype(dtype), shape, {"units": units} if units else {})
+        for i, (count, dtype, units, scalar) in enumerate(runs)
+        for shape in [() if scalar else (0, 3) if grows else (3,)]
         for k in range(count)
     ]
-    packed = []
+    plain, packed = [], []
     with tempfile.TemporaryDirectory() as folder:
         for step in (0, 1, 7):
             path = Path(folder, "x.nc")
-            with pnc_vol.File(path, "w") as f:
+            with pnc_vol.File(path, "w", format=version) as f:
                 for n, (name, dtype, shape, attrs) in enumerate(wanted):
-                    ds = f.create_dataset(name, shape, dtype, maxshape=(None, 3) if grows else None)
+                    ds = f.create_dataset(name, shape, dtype, maxshape=(None, 3) if len(shape) == 2 else None)
                     for key, value in attrs.items():
                         ds.attrs[key] = value
                     if step and n % step == 0:
                         f.flush()
+            plain.append(read_plainly(path.read_bytes()))
+            with pnc_vol.File(path, "r+") as f:
+                f.attrs["history"] = "made longer " * 200
+            assert read_plainly(path.read_bytes())[3] == plain[-1][3]
+            with pnc_vol.File(path, "r+", header_reserve=4096) as f:
+                for ds in f.values():
+                    ds.attrs["more"] = "of each"
+                f.flush()
+                del f.attrs["history"]
+                f.flush()
+                assert all("more" in [one[0] for one in own] for _, _, own, _ in read_plainly(path.read_bytes())[3])
+                for ds in f.values():
+                    del ds.attrs["more"]
             pnc_vol.repack(path, header_reserve=0)
             packed.append(path.read_bytes())
             with pnc_vol.File(path) as f:
                 assert [(name, ds.dtype, ds.shape, dict(ds.attrs)) for name, ds in f.items()] == wanted
+    assert plain[0] == plain[1] == plain[2] == read_plainly(packed[0])
     assert packed[0] == packed[1] == packed[2]
 
 
