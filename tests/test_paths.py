@@ -137,6 +137,8 @@ def test_reading_done_and_posted(
             for found in (x[index], one.wait()):
                 alike(found, np.reshape(by_list, np.shape(wanted[index])))
                 alike(found, wanted[index])
+                assert type(found) is type(wanted[index])
+                assert not np.ndim(found) or (found.flags.writeable and found.flags.c_contiguous)
             alike(other.wait(), by_list)
 
 

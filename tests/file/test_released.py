@@ -5,9 +5,6 @@ Random programs are interrupted, or fail, at any other place (`tests/engine`).
 
 from __future__ import annotations
 
-import gc
-import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -30,45 +27,6 @@ def options_of(way: str, folder: Path) -> dict[str, Any]:
     (folder / "nvm").mkdir(exist_ok=True)
     given = dict(WAYS[way])
     return given | ({"hints": {"e10_cache_path": str(folder / "nvm")}} if "hints" in given else {})
-
-
-def open_now() -> tuple[int, int]:
-    gc.collect()
-    return len(os.listdir("/proc/self/fd")), threading.active_count()
-
-
-# In a function that the collector calls: Python prints the interruption, and the opening goes on.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("mode", ["w", "r", "r+"])
-@pytest.mark.parametrize("way", WAYS)
-def test_an_opening_that_is_interrupted_leaves_nothing(
-    tmp_path: Path, way: str, mode: str, error: type[BaseException]
-) -> None:
-    given, path = options_of(way, tmp_path), tmp_path / "x.nc"
-    if mode != "w":
-        with pnc_vol.File(path, "w", **given) as f:
-            f["a"] = [1, 2, 3]
-    there = sorted(os.listdir(tmp_path))
-    n, step, reached = 1, 331, True
-    while reached:
-        before, failed, f = open_now(), False, None
-        with Interrupts(n, error) as lines:
-            try:
-                f = pnc_vol.File(path, mode, **given)
-            except error:
-                failed = True
-        reached = lines.count >= n
-        if f is not None:
-            f.close()
-        if reached and failed:
-            assert open_now() <= before, f"line {n}"
-            left = [name for name in os.listdir(tmp_path) if name not in there and "pnctmp" in name]
-            assert not left, f"line {n}"
-        with pnc_vol.File(path, "a", **given, **({} if way != "log" else {"recover": True})) as f:
-            f.attrs["n"] = n
-        there = sorted(os.listdir(tmp_path))
-        n += step
 
 
 # in a destructor

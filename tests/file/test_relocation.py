@@ -5,11 +5,9 @@ Kills and failures of any other program are those of random ones (`tests/engine`
 
 from __future__ import annotations
 
-import errno
 import os
 import pathlib
 import subprocess
-from collections.abc import Callable
 from typing import Any
 
 import netCDF4
@@ -18,7 +16,7 @@ import pytest
 from other_process import killed
 
 import pnc_vol
-from pnc_vol.testing.faults import CHANGING, FaultSystem, TraceSystem
+from pnc_vol.testing.faults import TraceSystem
 
 ROW = pnc_vol.vlen_dtype(np.dtype("i4"))
 
@@ -26,74 +24,6 @@ ROW = pnc_vol.vlen_dtype(np.dtype("i4"))
 @pytest.fixture
 def path(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "x.nc"
-
-
-def first(path: pathlib.Path) -> None:
-    with pnc_vol.File(path, "w", durable=True) as f:
-        f.create_dataset("rows", (3,), dtype=ROW, maxshape=(9,))[:] = [[1, 2, 3], [4], [5, 6]]
-        f.create_dataset("grid", data=np.full((6, 4), 4, "i4"), maxshape=(10, 10))
-        f["plain"] = np.arange(8.0)
-        for name, values in (("time", [1, 2, 3, 4]), ("wind", np.ones((4, 3)))):
-            f.create_dataset(name, data=values, maxshape=(None, *np.shape(values)[1:]))
-
-
-def ragged(f: Any) -> None:
-    f["rows"][1] = [*f["rows"][1], 31]
-
-
-def replaced(f: Any) -> None:
-    del f["plain"], f["wind"]
-    f["plain"] = np.arange(8.0) + 50
-    f.create_dataset("rain", data=np.full((4, 3), 9.0), maxshape=(None, 3))
-
-
-def shrunk_and_regrown(f: Any) -> None:
-    f["grid"].resize((3, 9))
-    f["time"].resize(1, axis=0)
-    f["time"].resize(3, axis=0)
-    f["time"][2] = 77
-
-
-def outgrown(f: Any) -> None:
-    del f["rows"]
-    f.attrs["long"] = np.arange(4000)
-
-
-def content(path: pathlib.Path) -> dict[str, Any]:
-    with pnc_vol.File(path) as f:
-        return {name: [np.asarray(row).tolist() for row in f[name][:]] for name in f}
-
-
-@pytest.mark.parametrize("change", [ragged, replaced, shrunk_and_regrown, outgrown])
-def test_a_kill_or_an_error_leaves_the_old_content_or_the_new_one(
-    path: pathlib.Path, change: Callable[[Any], None]
-) -> None:
-    def work(system: Any) -> None:
-        with pnc_vol.File(path, "r+", durable=True, system=system) as f:
-            change(f)
-
-    first(path)
-    before, whole = content(path), path.read_bytes()
-    work(TraceSystem())
-    after = content(path)
-    assert before != after
-    for at in range(1, 100):
-        path.write_bytes(whole)
-        reached = killed(work, at, calls=CHANGING - {"open"})
-        assert content(path) in (before, after), f"killed at {at}"
-        for left in path.parent.glob(".x.nc*"):
-            left.unlink()
-        path.write_bytes(whole)
-        system = FaultSystem(fail_at=at, errno=errno.ENOSPC, mode="forever")
-        try:
-            work(system)
-        except OSError:
-            assert content(path) in (before, after), f"failed at {at}"
-        assert os.listdir(path.parent) == ["x.nc"], "a copy that could not be made goes"
-        if not reached and not system.fired:
-            break
-    else:
-        pytest.fail("no end")
 
 
 def rows(path: pathlib.Path) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import warnings
@@ -200,77 +199,3 @@ def test_groups_are_made_as_deep_as_they_can_be_read(tmp_path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------------- false markers
-
-
-def marked(path: Path, content: Any, owner: str = "v") -> Path:
-    """A file in whose marker something is said."""
-    text = content if isinstance(content, bytes) else json.dumps(content).encode()
-    with h5py.File(path, "w") as f:
-        f.create_dataset("r", (5,), "f4", maxshape=(None,))
-        f["v"] = np.arange(7, dtype="f4")
-        f["v"].attrs["text"], f["v"].attrs["n"] = "abcd", np.zeros(2, "i4")
-        f.attrs["q"], f.attrs["s"] = "1", "2"
-        f[owner].attrs["pnc_vol_hdfX"] = "Z" * len(text)
-    path.write_bytes(path.read_bytes().replace(b"pnc_vol_hdfX", b"pnc_vol_hdf5").replace(b"Z" * len(text), text))
-    return path
-
-
-TOLD_OF_A_VARIABLE = [
-    b"{", b"\xff", b"[1]", b"null", b"[" * 5000, b'"x"', {"path": 3}, {"path": "v"}, {"path": "/"},
-    {"path": "/a/../b"}, {"path": "/a\0"}, {"path": "/\ud800"}, {"path": "/a" * 1001}, {"shape": [1 << 62]},
-    {"shape": [0]}, {"shape": "x"}, {"null": True}, {"null": True, "shape": [0]}, {"len": 3}, {"type": "complex"},
-    {"type": "bool"}, {"type": ["x"]}, {"type": "enum"}, {"type": "enum", "enum": {"a": 1.5}}, {"order": 3},
-    {"encoding": "latin"}, {"scales": [["v"]]}, {"scales": [["nobody"]]}, {"scales": 3}, {"scales": [[3]]},
-    {"labels": ["a", "b"]}, {"labels": [1]}, {"fill": "zz"}, {"fill": 3}, {"fill": "00" * 9}, {"attrs": 3},
-]  # fmt: skip
-TOLD_OF_ATTRIBUTES = [
-    {"shape": [3, 3]}, {"shape": [1 << 80]}, {"shape": [0, 1 << 62]}, {"lengths": [1 << 60]}, {"lengths": "x"},
-    {"lengths": [-1, 5]}, {"type": "string", "width": 1 << 50}, {"type": "string", "width": 0}, {"type": 3},
-    {"encoding": 3}, {"type": "enum"}, {"lengths": [1] * 9}, {"shape": {}}, {"shape": [True]}, {"shape": [1] * 99},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("lie", [
-    *TOLD_OF_A_VARIABLE, *({"attrs": {"text": lie, "n": lie, "absent": lie}} for lie in TOLD_OF_ATTRIBUTES)
-], ids=lambda lie: str(lie)[:40])  # fmt: skip
-def test_what_is_falsely_said_is_told_of_and_ignored(tmp_path: Path, lie: Any) -> None:
-    path = marked(tmp_path / "x.nc", lie)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with h5py.File(path) as f:
-            v = f["v"]
-            assert (v.shape, v.dtype, v.fillvalue, v[...].tolist()) == ((7,), np.dtype("f4"), 0, list(range(7)))
-            assert sorted(v.attrs) == ["n", "text"]
-            assert v.attrs["n"].shape == (2,)
-            assert v.attrs["text"] == "abcd" or "lengths" not in str(lie)
-    assert {warning.category for warning in caught} == {h5py.PncVolWarning}
-    assert {finding.severity for finding in h5py.check(path)} == {"warning"}
-    # written anew, the header says nothing false any more
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with h5py.File(path, "r+") as f:
-            f["v"].attrs["n"], f["v"].attrs["text"], f["v"].attrs["new"] = f["v"].attrs["n"], f["v"].attrs["text"], 1
-    assert h5py.check(path) == []
-
-
-@pytest.mark.parametrize("length", [6, -1, True, 1 << 70, "x"])
-def test_a_record_length_beyond_the_file_is_ignored(tmp_path: Path, length: Any) -> None:
-    with pytest.warns(h5py.PncVolWarning), h5py.File(marked(tmp_path / "x.nc", {"len": length}, "r")) as f:
-        assert f["r"].shape == (5,)
-
-
-def test_groups_and_owners_that_lie(tmp_path: Path) -> None:
-    said = {
-        "version": 9, "groups": ["/a/b", 3, "x", "/v/w"],
-        "attrs": {"q": {"owner": "/nobody", "name": "z"}, "s": {"owner": 4}},
-    }  # fmt: skip
-    path = marked(tmp_path / "x.nc", said, "/")
-    assert len(h5py.check(path)) >= 5
-    with pytest.warns(h5py.PncVolWarning):
-        f = h5py.File(path)
-    with f:
-        assert sorted(f.attrs) == ["s", "z"]
-        assert {"a", "v", "v_2"} <= set(f)
-        assert isinstance(f["a/b"], h5py.Group)
-        assert isinstance(f["v/w"], h5py.Group)
-        assert f["v_2"].shape == (7,)

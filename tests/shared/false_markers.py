@@ -188,8 +188,12 @@ def cases(header: Header) -> Iterator[Case]:
     yield from of_values(header)
 
 
+def header_of(raw: bytes) -> Header:
+    return decode(raw, file_size=len(raw)).header
+
+
 def content(case: Case, original: bytes) -> bytes | None:
     """The file of a case; None if its header does not fit the room, or is none."""
-    begin = min(var.begin for var in decode(original, file_size=len(original)).header.vars)
+    begin = min(var.begin for var in header_of(original).vars)
     head = encode(case.header, check=False)
     return None if len(head) > begin else head.ljust(begin, b"\0") + original[begin:]

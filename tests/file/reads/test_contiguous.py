@@ -14,13 +14,6 @@ from kills import forked, kill_after
 import pnc_vol
 from pnc_vol.errors import ShortFileError
 
-INDICES = [
-    3, -1, slice(2, 5), slice(None), slice(5, 5), ..., (2, 1), (2, slice(1, 3)), (slice(1, 3), slice(0, 4)),
-    (-1, -1, -1), (slice(2, 3), 1, slice(0, 2)), (slice(None), 1), (slice(None, None, 2),), (1, ..., 2), ([0, 3], 1),
-    np.int64(2), (1, np.int8(2)), (),
-]  # fmt: skip
-DTYPES = ["i1", "u1", "<i2", ">i4", "<f4", "<f8", ">f8", "u8", "c16", "?", "S3"]
-
 
 @pytest.fixture
 def path(tmp_path):
@@ -29,44 +22,6 @@ def path(tmp_path):
 
 def values(shape, dtype):
     return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
-
-
-@pytest.mark.parametrize("driver", [None, "memory"])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_each_index_reads_what_numpy_has(path, dtype, driver):
-    wanted = values((6, 3, 4), dtype)
-    with pnc_vol.File(path, "w", **({"driver": driver} if driver else {})) as f:
-        f["fixed"] = wanted
-        f.create_dataset("grows", data=wanted, maxshape=(None, 3, 4))
-        f.create_dataset("other", data=wanted[:, 0], maxshape=(None, 4))
-        f.flush()
-        for name in ("fixed", "grows"):
-            for index in INDICES:
-                got, expected = f[name][index], wanted[index]
-                assert np.array_equal(got, expected), (name, index)
-                assert np.shape(got) == np.shape(expected)
-                assert np.asarray(got).dtype == expected.dtype
-                assert type(got) is type(expected)
-                assert not isinstance(got, np.ndarray) or (got.flags.writeable and got.flags.c_contiguous)
-            requests = [(f[name].iget(index), wanted[index]) for index in INDICES]
-            f.wait_all()
-            for request, expected in requests:
-                assert np.array_equal(request.array, expected)
-
-
-def test_what_is_posted_is_seen_and_what_comes_later_is_not(path):
-    with pnc_vol.File(path, "w") as f:
-        ds = f.create_dataset("x", data=values((5, 3), "f8"))
-        f.flush()
-        assert ds[1].tolist() == [3, 4, 5]
-        early = [ds.iget(i) for i in range(5)]
-        ds[1] = 9
-        late = ds.iget(1)
-        assert ds[1].tolist() == [9, 9, 9]
-        f.flush()
-        assert [request.array.tolist() for request in early] == values((5, 3), "f8").tolist()
-        assert late.array.tolist() == [9, 9, 9]
-        assert ds[1].tolist() == [9, 9, 9]
 
 
 @pytest.mark.parametrize("size", [100_000, 3_000_001])
