@@ -14,9 +14,6 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.drivers.base import Memory, Wrapper
-from pnc_vol.drivers.stack import register
-from pnc_vol.extents.model import Extents
 from pnc_vol.testing.faults import HookedSystem
 
 N = 8
@@ -49,25 +46,24 @@ def many_switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-class Gate(Wrapper):
-    """Reads wait here until so many are in."""
+class Gate(HookedSystem):
+    """Reads of 80 bytes wait here until so many are in."""
 
-    name = "gate"
-    inside: threading.Barrier
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = threading.Barrier(N)
 
-    def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
-        if extents.nbytes == 80:
-            Gate.inside.wait(20)
-        return super().read(extents, memory, collective=collective)
+    def pread_into(self, fd: int, buffer: Any, offset: int) -> int:
+        if memoryview(buffer).nbytes == 80:
+            self.inside.wait(20)
+        return super().pread_into(fd, buffer, offset)
 
 
-def test_reads_of_several_threads_are_under_way_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each read waits for all others to be in the driver; a lock around them would break the barrier."""
-    register("gate", Gate)
-    Gate.inside = threading.Barrier(N)
+def test_reads_of_several_threads_are_under_way_at_once(tmp_path: Path) -> None:
+    """Each read waits for all others to be in the system; a lock around them would break the barrier."""
     with pnc_vol.File(tmp_path / "x.nc", "w") as f:
         f["x"] = np.arange(10.0 * N)
-    with pnc_vol.File(tmp_path / "x.nc", driver="gate | posix") as f:
+    with pnc_vol.File(tmp_path / "x.nc", system=Gate()) as f:
         got: dict[int, Any] = {}
         in_threads(lambda number: got.update({number: f["x"][10 * number : 10 * number + 10].tolist()}))
     assert got == {number: [float(10 * number + i) for i in range(10)] for number in range(N)}
