@@ -121,12 +121,6 @@ def test_netcdf4_files_equal_their_conversion(tmp_path, verb):
     assert verb("diff", tmp_path / "n.h5", tmp_path / "n.nc", code=0).out == ""
 
 
-def test_trouble_is_2(pair, tmp_path, verb):
-    assert "no such file" in verb("diff", pair[0], tmp_path / "none", code=2).err
-    (tmp_path / "text").write_text("hello")
-    assert f"pnc-vol: {tmp_path}/text: " in verb("diff", tmp_path / "text", pair[0], code=2).err
-
-
 @pytest.mark.parametrize("shape", [(3, 700, 900), (2_000_000,), (1_300_000, 2), (1, 1, 1_500_000)])
 def test_more_than_a_block_is_compared_whole(tmp_path, verb, shape):
     rng = np.random.default_rng(5)

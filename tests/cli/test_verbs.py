@@ -148,15 +148,6 @@ def test_ls_ends_where_links_lead_in_circles(tmp_path, verb):
     assert len(verb("ls", "-r", tmp_path / "c.h5", code=0).out.splitlines()) < 10
 
 
-@pytest.mark.parametrize("name", ["none.nc", "text.nc", "folder"])
-def test_ls_of_what_is_no_such_file_is_one_line(tmp_path, verb, name):
-    (tmp_path / "text.nc").write_text("hello")
-    (tmp_path / "folder").mkdir()
-    done = verb("ls", tmp_path / name, code=1)
-    assert done.err.count("\n") == 1
-    assert done.err.startswith(f"pnc-vol: {tmp_path / name}: ")
-
-
 # --------------------------------------------------------------------------------------------------------- check
 
 
@@ -363,18 +354,6 @@ def test_the_reference_has_every_verb() -> None:
     assert set(re.findall(r"(?m)^## ([\w-]+)$", text)) == set(verbs())
 
 
-@pytest.mark.parametrize("verb", ["run", "plan"])
-def test_what_is_no_script_is_said_in_one_line(tmp_path: Path, verb: str) -> None:
-    for name, said in (("", "it is a directory; name a script in it"), ("missing.py", "there is no such script")):
-        path = tmp_path / name
-        done = subprocess.run(
-            [sys.executable, "-m", "pnc_vol.cli", verb, str(path)], capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(f"pnc-vol: {path}: {said}")
-        assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -392,7 +371,12 @@ def test_what_is_no_script_is_said_in_one_line(tmp_path: Path, verb: str) -> Non
         ("convert --format CDF-9 a.h5 c.nc", "--format 'CDF-9'"),
         ("demo a.nc", "it is a file; name a directory"),
         ("doctor a.nc", "it is a file; name the directory"),
-        ("run .", "directory"),
+        ("run .", "pnc-vol: .: it is a directory; name a script in it"),
+        ("plan .", "it is a directory; name a script in it"),
+        ("run missing.py", "pnc-vol: missing.py: there is no such script"),
+        ("plan missing.py", "there is no such script"),
+        ("diff a.h5 none", "there is no such file"),
+        ("view none.nc --no-browser", "there is no such file"),
     ],
 )
 def test_mistakes_are_said_in_one_line_of_words_that_a_terminal_has(

@@ -61,37 +61,6 @@ def shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], bool]:
     return shape, bool(shape) and draw(st.booleans())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_data_survive_any_change(data: Any, tmp_path: Path) -> None:
-    path, values = tmp_path / "x.nc", {}
-    options = {"header_reserve": data.draw(st.sampled_from([0, 64, 2000]))}
-
-    def define(f: Any, name: str) -> None:
-        shape, record = data.draw(shapes())
-        dtype = data.draw(st.sampled_from(TYPES))
-        values[name] = numbers(dtype, shape, len(values))
-        f.create_dataset(name, data=values[name], maxshape=(None, *shape[1:]) if record else None)
-
-    with pnc_vol.File(path, "w", **options) as f:
-        for i in range(data.draw(st.integers(0, 5))):
-            define(f, f"v{i}")
-    agree(path, values)
-    for turn in range(2):
-        with pnc_vol.File(path, "r+", **options) as f:
-            for name in [name for name in values if not data.draw(st.integers(0, 4))]:
-                del f[name], values[name]
-            for name in [name for name in values if f[name].maxshape[:1] == (None,)]:
-                rows = data.draw(st.integers(1, 6))
-                f[name].resize(rows, axis=0)
-                padding = [(0, max(rows - len(values[name]), 0)), *[(0, 0)] * (values[name].ndim - 1)]
-                values[name] = np.pad(values[name][:rows], padding)
-            for k in range(data.draw(st.integers(0, 2))):
-                define(f, f"new{turn}{k}")
-            f.attrs["note"] = "x" * data.draw(st.sampled_from([0, 30, 300, 3000]))
-        agree(path, values)
-
-
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     variables=st.lists(st.tuples(shapes(), st.sampled_from(TYPES)), max_size=5),

@@ -248,13 +248,3 @@ def test_the_verb_prints_the_way_in_and_ends_with_ctrl_c(air: Path) -> None:
         out, err = running.communicate(timeout=30)
         assert (running.returncode, err) == (0, "")
         assert "has ended" in out
-
-
-def test_the_verb_refuses_what_is_no_file(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("hello, this is text")
-    for name, told in (("none.nc", "there is no such file"), ("a.txt", "a.txt")):
-        start = [sys.executable, "-m", "pnc_vol.cli", "view", name, "--no-browser"]
-        done = subprocess.run(start, capture_output=True, text=True, cwd=tmp_path, check=False)
-        assert done.returncode == 2
-        assert told in done.stderr
-        assert done.stderr.count("\n") == 1
