@@ -6,12 +6,11 @@ h5py is the oracle: the same lines give the same values and types, also after th
 from __future__ import annotations
 
 import pathlib
-import shutil
-import subprocess
 from typing import Any
 
 import numpy as np
 import pytest
+from programs import tool
 
 import pnc_vol
 
@@ -207,12 +206,6 @@ def test_any_axis_can_grow(both: Any) -> None:
     both.same("[(n, f[n].shape, f[n].maxshape, f[n][()]) for n in f]")
 
 
-def dumped(path: pathlib.Path, *more: str) -> str:
-    if shutil.which("ncdump") is None:
-        pytest.skip("ncdump is not installed (Debian: netcdf-bin)")
-    return subprocess.run(["ncdump", *more, str(path)], capture_output=True, text=True, timeout=60, check=True).stdout
-
-
 def test_other_programs_see_columns(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
     with pnc_vol.File(path, "w") as f:
@@ -222,7 +215,7 @@ def test_other_programs_see_columns(tmp_path: pathlib.Path) -> None:
         v = f.create_dataset("tracks", (2,), pnc_vol.vlen_dtype("i4"))
         v[0], v[1] = [1, 2, 3], [4]
         f.create_dataset("box", data=np.ones((2, 3), "f4"), dtype="(3,)f4")
-    text = dumped(path)
+    text = tool("ncdump", path)
     assert "float obs_lat(dim_3)" in text
     assert "char obs_name(dim_3, strlen_5)" in text
     assert "int64 tracks_count(dim_2)" in text

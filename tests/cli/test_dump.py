@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import generated, raw
 
 netCDF4 = pytest.importorskip("netCDF4", reason="netCDF4 is not installed: it makes the files")
 
@@ -85,38 +85,24 @@ MORE_DATA = """
 """
 
 
-@pytest.fixture
-def ncdump():
-    program = shutil.which("ncdump")
-    if program is None:
-        pytest.skip("ncdump is not installed (Debian: netcdf-bin)")
-
-    def run(*args):
-        return subprocess.run([program, *map(str, args)], capture_output=True, check=True).stdout
-
-    return run
+def ncdump(*args):
+    return raw("ncdump", *args)
 
 
 def generate(path, kind):
-    program = shutil.which("ncgen")
-    if program is None:
-        pytest.skip("ncgen is not installed (Debian: netcdf-bin)")
     new = kind == "cdf5"
-    text = CDL % {"more_vars": MORE_VARS if new else "", "more_data": MORE_DATA if new else ""}
-    path.with_suffix(".cdl").write_text(text)
-    subprocess.run([program, "-k", kind, "-o", path, path.with_suffix(".cdl")], check=True)
-    return path
+    return generated(path, kind, CDL % {"more_vars": MORE_VARS if new else "", "more_data": MORE_DATA if new else ""})
 
 
 @pytest.mark.parametrize("kind", ["classic", "64-bit offset", "cdf5"])
-def test_all_types_in_all_versions(tmp_path, ncdump, verb, kind):
+def test_all_types_in_all_versions(tmp_path, verb, kind):
     path = generate(tmp_path / "all.nc", kind)
     assert verb("dump", path, code=0).raw == ncdump(path)
     assert verb("dump", "-h", path, code=0).raw == ncdump("-h", path)
     assert verb("dump", "-v", "d,c0", path, code=0).raw == ncdump("-v", "d,c0", path)
 
 
-def test_variables_that_are_called_like_words_of_cdl(tmp_path, ncdump, verb):
+def test_variables_that_are_called_like_words_of_cdl(tmp_path, verb):
     with netCDF4.Dataset(tmp_path / "w.nc", "w", format="NETCDF3_CLASSIC") as data:
         for name in ("variables", "dimensions", "data", "types", "group", "int"):
             data.createDimension(name, 2)
@@ -170,7 +156,7 @@ def random_file(path, rng, fmt, longest):
 
 @pytest.mark.parametrize("fmt", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
 @pytest.mark.parametrize("longest", [120, 90_000])
-def test_random_files_of_more_than_a_block_and_of_less(tmp_path, ncdump, verb, fmt, longest):
+def test_random_files_of_more_than_a_block_and_of_less(tmp_path, verb, fmt, longest):
     """Rows, records and lines may end anywhere within a block."""
     rng = np.random.default_rng(longest)
     for i in range(6 if longest == 120 else 2):
@@ -180,7 +166,7 @@ def test_random_files_of_more_than_a_block_and_of_less(tmp_path, ncdump, verb, f
 
 
 @pytest.mark.parametrize("case", ["f", "g", "i"])
-def test_e3sm_headers_and_one_variable(ncdump, verb, case):
+def test_e3sm_headers_and_one_variable(verb, case):
     path = MAPS / f"map_{case}_case_16p.nc"
     if not path.exists():
         pytest.skip("the E3SM map files of ../shared are not here")
@@ -188,7 +174,7 @@ def test_e3sm_headers_and_one_variable(ncdump, verb, case):
     assert verb("dump", "-v", "D1.nreqs", path, code=0).raw == ncdump("-v", "D1.nreqs", path)
 
 
-def test_what_is_missing_at_the_end_reads_as_zeros(tmp_path, ncdump, verb):
+def test_what_is_missing_at_the_end_reads_as_zeros(tmp_path, verb):
     path = generate(tmp_path / "all.nc", "cdf5")
     path.write_bytes(path.read_bytes()[:-40])
     assert verb("dump", path, code=0).raw == ncdump(path)

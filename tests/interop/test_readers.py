@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from programs import raw
 from run_command import verb
 
 import pnc_vol
@@ -18,12 +17,6 @@ import pnc_vol
 VERSIONS = (1, 2, 5)
 READ = {"scipy": (1, 2), "netcdf4": VERSIONS, "pnetcdf": VERSIONS, "gdal": (1, 2), "h5py": (), "h5netcdf": ()}
 """The versions that each program reads."""
-
-
-def run(*command: str) -> None:
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    subprocess.run(command, check=True, capture_output=True)
 
 
 def by_scipy(path: Path) -> None:
@@ -57,9 +50,9 @@ PROGRAMS: list[tuple[str, str, Callable[[Path], None]]] = [
     ("scipy", "xarray-scipy", by_xarray("scipy")),
     ("netcdf4", "netCDF4", by_netcdf4),
     ("netcdf4", "xarray", by_xarray("netcdf4")),
-    ("netcdf4", "ncdump", lambda path: run("ncdump", str(path))),
-    ("pnetcdf", "ncvalidator", lambda path: run("ncvalidator", "-q", str(path))),
-    ("gdal", "gdalinfo", lambda path: run("gdalinfo", "-stats", f"NETCDF:{path}:a")),
+    ("netcdf4", "ncdump", lambda path: raw("ncdump", str(path))),
+    ("pnetcdf", "ncvalidator", lambda path: raw("ncvalidator", "-q", str(path))),
+    ("gdal", "gdalinfo", lambda path: raw("gdalinfo", "-stats", f"NETCDF:{path}:a")),
     ("h5py", "h5py", by_h5py),
     ("h5netcdf", "xarray-h5netcdf", by_xarray("h5netcdf")),
 ]
@@ -88,7 +81,7 @@ def test_programs_read_what_the_table_says(
         read(path)
         assert pnc_vol.check(path, readers=[name]) == []
     else:
-        with pytest.raises((OSError, ValueError, IndexError, TypeError, subprocess.CalledProcessError)):
+        with pytest.raises((OSError, ValueError, IndexError, TypeError, AssertionError)):
             read(path)
         assert {finding.field for finding in pnc_vol.check(path, readers=[name])} == {name}
 

@@ -15,19 +15,16 @@ from typing import Any
 import everything
 import numpy as np
 import pytest
+from programs import generated, tool
 
 import pnc_vol
 from pnc_vol.convert.repack import repack_on
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem, Stopped, StopSystem, TraceSystem
 
 
-def tool(name: str, *args: Any) -> str:
-    if shutil.which(name) is None:
-        package = "pnetcdf-bin" if name == "ncvalidator" else "netcdf-bin"
-        pytest.skip(f"{name} is not installed (Debian: {package})")
-    done = subprocess.run([name, *map(str, args)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.split("\n", 1)[1] if name == "ncdump" else done.stdout
+def dump(*args: Any) -> str:
+    """What ncdump says of a file, but for its name."""
+    return tool("ncdump", *args).split("\n", 1)[1]
 
 
 @pytest.fixture
@@ -61,7 +58,7 @@ def litter(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_everything_is_kept_and_the_space_comes_back(wasteful: Path, tmp_path: Path, in_place: bool) -> None:
-    before, header = everything.portrait(wasteful), tool("ncdump", "-h", wasteful)
+    before, header = everything.portrait(wasteful), dump("-h", wasteful)
     size = wasteful.stat().st_size
     target = wasteful if in_place else tmp_path / "packed.nc"
     tried = pnc_vol.repack(wasteful, dry_run=True)
@@ -76,8 +73,8 @@ def test_everything_is_kept_and_the_space_comes_back(wasteful: Path, tmp_path: P
     assert everything.portrait(target) == before
     assert "valid" in tool("ncvalidator", target)
     # the same but for the records that no dataset has
-    assert "(4 currently)" in tool("ncdump", "-h", target)
-    assert tool("ncdump", "-h", target).replace("(4 cur", "(100 cur") == header
+    assert "(4 currently)" in dump("-h", target)
+    assert dump("-h", target).replace("(4 cur", "(100 cur") == header
     assert litter(tmp_path) == []
 
 
@@ -86,7 +83,7 @@ def test_ncdump_of_both_is_equal_where_no_records_were_dropped(wasteful: Path, t
         f["long"].resize((100, 2))
     done = pnc_vol.repack(wasteful, tmp_path / "packed.nc")
     assert done.records == 0
-    assert tool("ncdump", wasteful) == tool("ncdump", tmp_path / "packed.nc")
+    assert dump(wasteful) == dump(tmp_path / "packed.nc")
 
 
 def test_a_repacked_file_is_not_repacked_again(wasteful: Path) -> None:
@@ -113,20 +110,20 @@ def test_a_repacked_file_is_written_on(wasteful: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "version"), [("classic", 1), ("64-bit-offset", 2), ("cdf5", 5)])
 def test_files_of_other_software(tmp_path: Path, kind: str, version: int) -> None:
-    (tmp_path / "x.cdl").write_text(
+    cdl = (
         "netcdf x { dimensions: t = UNLIMITED ; x = 3 ; lone = 7 ; variables: byte b(x) ; double d(x) ; d:a = 1, 2 ;"
         " short r(t, x) ; char c(t, lone) ; float s ; :title = 'x' ; data: b = 1, 2, 3 ; d = 1, 2, 3 ;"
         ' r = 1, 2, 3, 4, 5, 6 ; c = "abc", "defghij" ; s = 4 ; }'.replace("'", '"')
     )
-    tool("ncgen", "-k", kind, "-o", tmp_path / "x.nc", tmp_path / "x.cdl")
+    generated(tmp_path / "x.nc", kind, cdl)
     done = pnc_vol.repack(tmp_path / "x.nc", tmp_path / "y.nc", header_reserve=1000, record_align=512)
     assert done.gained < -1000
-    assert tool("ncdump", tmp_path / "y.nc") == tool("ncdump", tmp_path / "x.nc")
+    assert dump(tmp_path / "y.nc") == dump(tmp_path / "x.nc")
     with pnc_vol.File(tmp_path / "y.nc") as f:
         assert f.format == f"CDF-{version}"
         assert f["b"].id.get_offset() > 1000
     pnc_vol.repack(tmp_path / "y.nc")
-    assert tool("ncdump", tmp_path / "y.nc") == tool("ncdump", tmp_path / "x.nc")
+    assert dump(tmp_path / "y.nc") == dump(tmp_path / "x.nc")
     assert abs((tmp_path / "y.nc").stat().st_size - (tmp_path / "x.nc").stat().st_size) <= 8
 
 

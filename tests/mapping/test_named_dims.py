@@ -1,15 +1,14 @@
 """Dimensions that a program declares and names."""
 
-import subprocess
-
 import numpy as np
 import pytest
+from programs import tool
 
 import pnc_vol
 
 
 def header(path):
-    return subprocess.run(["ncdump", "-h", path], check=True, capture_output=True, text=True).stdout
+    return tool("ncdump", "-h", path)
 
 
 def test_named_dimensions_are_all_that_the_file_says(tmp_path):
