@@ -97,11 +97,26 @@ LONG = {
 
 
 @pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Of a file that is not there yet."""
+    return tmp_path / "x.nc"
+
+
+@pytest.fixture
 def logs(tmp_path: pathlib.Path) -> pathlib.Path:
     """A folder for logs."""
     made = tmp_path / "logs"
     made.mkdir()
     return made
+
+
+@pytest.fixture
+def server(tmp_path: pathlib.Path) -> Iterator[Any]:
+    """The files of the test's folder on the loopback address, by ranges."""
+    from pnc_vol.bench.range_server import serving
+
+    with serving(tmp_path) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

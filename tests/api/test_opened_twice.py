@@ -6,8 +6,6 @@ import gc
 import io
 import os
 import pathlib
-import subprocess
-import sys
 import threading
 import warnings
 from typing import Any
@@ -360,38 +358,6 @@ def test_objects_of_files(both: Any) -> None:
         g.close(); bool(m['x'].file), m['x'][()]
         m.close(); k.close()
     """)
-
-
-def test_fork(tmp_path: pathlib.Path) -> None:
-    """A child opens the file by itself, and leaves the parent's alone."""
-    if not hasattr(os, "fork"):
-        pytest.skip("there is no fork here")
-    path = tmp_path / "x.nc"
-    script = f"""
-import os, pnc_vol
-f = pnc_vol.File({str(path)!r}, "w")
-f["x"] = [1, 2]
-f.flush()
-f["later"] = 3
-g = pnc_vol.File({str(path)!r}, "r+")
-child = os.fork()
-if not child:
-    try:
-        with pnc_vol.File({str(path)!r}) as mine:
-            assert list(mine) == ["x"], list(mine)
-            assert mine != f
-            f.close(); g.close()
-    except BaseException:
-        import traceback; traceback.print_exc(); os._exit(1)
-    os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
-assert list(g) == ["later", "x"]
-g.close(); f.close()
-with pnc_vol.File({str(path)!r}) as f:
-    assert f["later"][()] == 3
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_threads(tmp_path: pathlib.Path) -> None:

@@ -31,11 +31,6 @@ class FullDisk(HookedSystem):
         return super().call(name, args, kwargs)
 
 
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
 def fails(file: pnc_vol.File, system: FullDisk, name: str) -> None:
     """A flush that cannot write a variable, nor what is behind it."""
     system.behind = file[name].id.get_offset()

@@ -15,11 +15,6 @@ from pnc_vol.testing.faults import FaultSystem, TraceSystem
 SYNCS = {"fsync", "fdatasync", "fsync_dir"}
 
 
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
 def test_data_then_header_then_names(path: pathlib.Path) -> None:
     system = TraceSystem()
     with pnc_vol.File(path, "w", system=system) as f:

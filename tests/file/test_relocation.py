@@ -21,11 +21,6 @@ from pnc_vol.testing.faults import TraceSystem
 ROW = pnc_vol.vlen_dtype(np.dtype("i4"))
 
 
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
 def rows(path: pathlib.Path) -> Any:
     with pnc_vol.File(path) as f:
         return f["x"][:].tolist()

@@ -13,12 +13,6 @@ import pytest
 import pnc_vol
 from pnc_vol.errors import ForkedFileError
 
-
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
 # ---------------------------------------------------------------------------------------------- forks
 
 
@@ -57,6 +51,9 @@ def test_a_forked_child_cannot_use_the_file(path: pathlib.Path) -> None:
                 with pytest.raises(ForkedFileError, match="open it again in the child"):
                     action()
             f.close()
+            with pnc_vol.File(path) as mine:
+                assert mine != f
+                assert mine["x"][:].tolist() == [0, 0, 0, 0]
 
         assert in_child(use) == 0
         assert x[:].tolist() == [7, 0, 0, 0]

@@ -14,11 +14,6 @@ from pnc_vol.errors import FlushError, SyncError
 from pnc_vol.testing.faults import FaultSystem, TraceSystem
 
 
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
 def temporary(path: pathlib.Path) -> list[pathlib.Path]:
     return sorted(path.parent.glob(".*.pnctmp"))
 

@@ -144,6 +144,18 @@ def test_only_records_beside_others_are_ranges_of_their_own(tmp_path: Path) -> N
         assert f["v"][-1].tolist() == [2 * MANY - 2, 2 * MANY - 1]
 
 
+def test_the_verb_says_what_it_did(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.nc", tmp_path / "a.h5"
+    with pnc_vol.File(source, "w") as f:
+        f["x"] = [1]
+    assert verb("link", source, target, code=0).out == f"{target}: 1 dataset, 1 range of {source}\n"
+    assert "up to date" in verb("link", source, target, code=0).out
+    assert "up to date" in verb("link", "--check", target, code=0).out
+    assert "EXTFILE" in verb("link", "--relative", source, target, code=0).out
+    assert "no link file" in verb("link", "--check", source, code=2).err
+    assert "name the HDF5 file" in verb("link", source, code=2).err
+
+
 def test_relative_names_are_found_beside_the_link(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.bench.range_server import serving
 from pnc_vol.convert import zarr_refs
 
 
@@ -90,7 +89,7 @@ def test_one_record_variable_without_padding_and_a_file_that_is_cut(tmp_path: Pa
     assert cut[2].tolist() == [6, 7, 8]
 
 
-def test_written_files_and_what_is_refused(path: Path, tmp_path: Path) -> None:
+def test_written_files_and_what_is_refused(path: Path, tmp_path: Path, server: Any) -> None:
     target = tmp_path / "refs.json"
     written = zarr_refs.write_references(str(path), str(target), url="s3://bucket/a.nc")
     told = json.loads(target.read_text())
@@ -100,8 +99,7 @@ def test_written_files_and_what_is_refused(path: Path, tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         zarr_refs.write_references(str(path), str(target))
     assert zarr_refs.write_references(str(path), str(target), overwrite=True) == written
-    with serving(tmp_path) as server:
-        far = zarr_refs.references(f"{server.url}/a.nc")
+    far = zarr_refs.references(f"{server.url}/a.nc")
     assert far["scalar/0"] == [f"{server.url}/a.nc", *zarr_refs.references(path)["scalar/0"][1:]]
     with pnc_vol.File(tmp_path / "set.nc", "w", layout="blob") as f:
         f["x"] = np.arange(4)

@@ -15,11 +15,6 @@ import pnc_vol
 from pnc_vol.errors import ShortFileError
 
 
-@pytest.fixture
-def path(tmp_path):
-    return str(tmp_path / "file.nc")
-
-
 def values(shape, dtype):
     return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
 

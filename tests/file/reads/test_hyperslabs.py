@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kills import forked
 
 import pnc_vol
 from pnc_vol.file.reads import hyperslabs as strided
@@ -79,37 +77,3 @@ def test_rows_are_read_whole_where_that_takes_fewer_calls(path: pathlib.Path) ->
         before = len(system.matching(name=("pread_into", "preadv")))
         assert f["fixed"][:, :, ::3].shape == (13, 7, 20)
         assert len(system.matching(name=("pread_into", "preadv"))) - before == 1
-
-
-def test_a_short_file_reads_as_fill_or_raises(tmp_path: pathlib.Path) -> None:
-    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
-        f.create_dataset("x", data=np.ones((100, 1000), "f4"))
-    os.truncate(tmp_path / "a.nc", (tmp_path / "a.nc").stat().st_size // 2)
-    with pytest.warns(pnc_vol.ShortFileWarning):
-        loose, strict = pnc_vol.File(tmp_path / "a.nc"), pnc_vol.File(tmp_path / "a.nc", strict=True)
-    with loose, strict:
-        assert loose["x"][:, 7].tolist() == [1] * 50 + [0] * 50
-        with pytest.raises(pnc_vol.ShortFileError):
-            strict["x"][:, 7]
-
-
-def test_a_file_that_shrinks_under_a_reader_kills_nobody(tmp_path: pathlib.Path) -> None:
-    """A process that reads columns while another cuts the file lives to tell; a mapping touched would end it."""
-    name = tmp_path / "a.nc"
-    with pnc_vol.File(name, "w") as f:
-        f.create_dataset("x", data=np.ones((4000, 2000), "f4"))
-
-    def read(pipe: int) -> None:
-        with pnc_vol.File(name, strict=True) as f:
-            ds = f["x"]
-            assert ds[:, 1999].sum() == 4000
-            os.write(pipe, b".")
-            with pytest.raises(pnc_vol.ShortFileError):
-                for _ in range(100_000):
-                    ds[:, 1999]
-
-    reader, ready = forked(read)
-    assert os.read(ready, 1) == b"."
-    for left in range(30, 10, -1):
-        os.truncate(name, left * 1_000_000)
-    assert os.waitpid(reader, 0)[1] == 0
