@@ -16,7 +16,6 @@ from other_process import Other
 
 import pnc_vol
 from pnc_vol.errors import FormatError, ShortFileWarning
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import CHANGING, FaultSystem
 
 HALF = pnc_vol.Decomposition.from_runs([0], [4], (8,))
@@ -330,7 +329,7 @@ def test_by_the_environment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("nth", range(1, 9))
 def test_a_close_that_fails_leaves_no_header_of_maps_that_are_not_there(path: Path, nth: int) -> None:
     """The subfiles were closed one by one, each with its new header, though a map could not be written."""
-    system = FaultSystem(REAL, fail_at=nth, errno=errno.ENOSPC)
+    system = FaultSystem(fail_at=nth, errno=errno.ENOSPC)
     with suppress(OSError), pnc_vol.File(path, "w", layout="blob", subfiles=2, system=system) as f:
         f.create_dataset("a", (2, 5), "u2")
         f["a"][:, [0, 1, 4]] = 31

@@ -12,7 +12,6 @@ import pytest
 
 import pnc_vol
 from pnc_vol.errors import LogError
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import TraceSystem
 
 SUFFIXES = (".meta", ".data", ".commit", ".defs")
@@ -84,7 +83,7 @@ def test_a_log_that_was_cut_is_told_at_the_flush(
 
 def test_what_a_flush_asks_of_a_log(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     """Four sizes, the commit records and the posts that are compared: one call each; none if nothing was posted."""
-    system = TraceSystem(REAL)
+    system = TraceSystem()
     with pnc_vol.File(tmp_path / "x.nc", "w", burst_buf=True, burst_buf_dirname=str(logs), system=system) as f:
         x = f.create_dataset("x", (4,), "f8")
         f.flush()
@@ -100,7 +99,7 @@ def test_what_a_flush_asks_of_a_log(tmp_path: pathlib.Path, logs: pathlib.Path) 
 
 def test_a_small_log_is_read_back_at_once(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     """The calls of a flush do not grow with the posts that it compares."""
-    system = TraceSystem(REAL)
+    system = TraceSystem()
     with pnc_vol.File(tmp_path / "x.nc", "w", burst_buf=True, burst_buf_dirname=str(logs), system=system) as f:
         x = f.create_dataset("x", (3000,), "f8")
         f.flush()

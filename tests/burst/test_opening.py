@@ -16,14 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kills import ended, forked, kill_after, logged_job
 
 import pnc_vol
-from pnc_vol.burst.folders import folder_for, note_of
-from pnc_vol.burst.recovery.sources import LogSource
-from pnc_vol.burst.store import LogStore
-from pnc_vol.errors import PncVolWarning
-from pnc_vol.system import REAL
-from pnc_vol.testing.faults import HookedSystem
+from pnc_vol.errors import ForkedFileError, LogRefusedError, PncVolWarning
+from pnc_vol.testing.faults import FaultSystem, HookedSystem
 
 
 def open_logged(path: pathlib.Path, logs: pathlib.Path, mode: str = "w", **options: Any) -> Any:
@@ -32,15 +29,17 @@ def open_logged(path: pathlib.Path, logs: pathlib.Path, mode: str = "w", **optio
 
 def job(path: pathlib.Path, logs: pathlib.Path, mode: str = "w", value: float = 1.0, **options: Any) -> None:
     """A job that posts, in a process that ends without closing the file."""
-    child = os.fork()
-    if not child:
-        try:
-            f = open_logged(path, logs, mode, **options)
-            f.require_dataset("x", (4,), "f8")[:] = value
-            f.require_dataset("g/y", (2,), "i2")[1] = int(value)
-        finally:
-            os._exit(9)
-    assert os.waitpid(child, 0)[1] == 9 << 8
+
+    def work(f: Any) -> None:
+        f.require_dataset("x", (4,), "f8")[:] = value
+        f.require_dataset("g/y", (2,), "i2")[1] = int(value)
+
+    logged_job(path, logs, work, mode, **options)
+
+
+def note_of(path: pathlib.Path) -> pathlib.Path:
+    """The note beside a file that says where its logs are."""
+    return path.with_name(f".{path.name}.pncbb")
 
 
 def folders(logs: pathlib.Path) -> list[pathlib.Path]:
@@ -118,14 +117,9 @@ def test_a_folder_that_is_missing_is_an_error_before_the_file_is_touched(there: 
 
 
 def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
-    class Refusing(HookedSystem):
-        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if name == "mkdir":
-                raise PermissionError(errno.EACCES, "Permission denied", args[0])
-            return super().call(name, args, kwargs)
-
+    system = FaultSystem(fail_at=1, errno=errno.EACCES, calls={"mkdir"})
     with pytest.raises(PermissionError, match="nc_burst_buf_dirname"):
-        open_logged(tmp_path / "x.nc", logs, system=Refusing(REAL))
+        open_logged(tmp_path / "x.nc", logs, system=system)
     assert not (tmp_path / "x.nc").exists()
 
 
@@ -141,19 +135,12 @@ def test_a_file_in_a_folder_that_is_missing_is_told_as_without_a_log(tmp_path: p
 
 
 def test_a_broken_device_is_named(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
-    class Broken(HookedSystem):
-        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if name == "pwrite":
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-            return super().call(name, args, kwargs)
-
-    system = HookedSystem(REAL)
+    system = FaultSystem(fail_at=0, errno=errno.EIO, calls={"pwrite"})
     with open_logged(tmp_path / "x.nc", logs, system=system) as f:
         x = f.create_dataset("x", (10_000,), "f8")
-        system.inner = Broken(REAL)
+        system.fail_at = system.count + 1
         with pytest.raises(OSError, match=f"Input/output error: '{folders(logs)[0]}/x.nc_0_0'"):
             x[:] = 1.0
-        system.inner = REAL
         x[:] = 2.0
         assert x[5] == 2
 
@@ -178,7 +165,7 @@ def test_only_its_owner_can_look_at_a_log(tmp_path: pathlib.Path, logs: pathlib.
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
             assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
             assert sorted(file.suffix for file in folder.iterdir()) == [".commit", ".data", ".defs", ".meta"]
-            assert stat.S_IMODE(pathlib.Path(note_of(str(tmp_path / "x.nc"))).stat().st_mode) == 0o600
+            assert stat.S_IMODE(note_of(tmp_path / "x.nc").stat().st_mode) == 0o600
     finally:
         os.umask(before)
     assert not folders(logs)
@@ -192,10 +179,10 @@ def test_no_link_is_written_through(
     victim.write_bytes(b"precious")
     path = tmp_path / "x.nc"
     # The note has a name that anybody can tell beforehand; so has a log whose token is known.
-    os.symlink(victim, note_of(str(path)))
+    note_of(path).symlink_to(victim)
     with open_logged(path, logs) as f:
         f["x"] = np.arange(1000)
-        assert not os.path.islink(note_of(str(path)))
+        assert not note_of(path).is_symlink()
     assert victim.read_bytes() == b"precious"
 
     class Known(HookedSystem):
@@ -208,7 +195,7 @@ def test_no_link_is_written_through(
             return super().call(name, args, kwargs)
 
     with pytest.raises(FileExistsError):
-        open_logged(path, logs, system=Known(REAL))
+        open_logged(path, logs, system=Known())
     assert victim.read_bytes() == b"precious"
 
 
@@ -258,7 +245,7 @@ def test_two_killed_jobs_are_replayed_in_their_order(tmp_path: pathlib.Path, log
     with pnc_vol.File(path, "r+", recover=True) as f:
         assert f["x"][:].tolist() == [2.0] * 4
     assert not folders(logs) + folders(others)
-    assert not os.path.exists(note_of(str(path)))
+    assert not note_of(path).exists()
 
 
 def test_recovery_needs_a_mode_that_writes(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
@@ -281,11 +268,13 @@ def test_overwrite_removes_what_was_left(tmp_path: pathlib.Path, logs: pathlib.P
 def test_an_empty_folder_that_a_kill_left_is_removed(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     """Its job was killed before it noted the folder, or after it took it out of the note."""
     path = tmp_path / "x.nc"
-    open_logged(path, logs).close()
-    folder_for(REAL, str(path), str(logs))
-    other = folder_for(REAL, str(tmp_path / "y.nc"), str(logs))
+    job(tmp_path / "y.nc", logs)
+    (other,) = folders(logs)
+    job(path, logs)
+    for file in (*logs.glob("*/*"), note_of(path), note_of(tmp_path / "y.nc")):
+        file.unlink()
     open_logged(path, logs, "r+").close()
-    assert folders(logs) == [pathlib.Path(other)]
+    assert folders(logs) == [other]
 
 
 def test_a_folder_that_another_opening_took_for_a_leftover_is_made_again(
@@ -311,70 +300,62 @@ def test_a_folder_that_another_opening_took_for_a_leftover_is_made_again(
         assert f["x"][:].tolist() == [1.0, 2.0]
 
 
+def living(path: pathlib.Path, logs: pathlib.Path) -> tuple[int, int]:
+    """A job that has posted 5, and lives; see `kills.forked`."""
+
+    def work(told: int) -> None:
+        f = open_logged(path, logs)
+        f["x"] = np.full(4, 5.0)
+        os.write(told, b".")
+        signal.pause()
+
+    child, reading = forked(work)
+    os.read(reading, 1)
+    return child, reading
+
+
 def test_the_log_of_a_job_that_lives_is_left_alone(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        f = open_logged(path, logs)
-        f["x"] = [5.0]
-        os.write(writing, b".")
-        os.close(reading)
-        signal.pause()
-    try:
-        os.read(reading, 1)
-        live = folders(logs)
-        with (
-            pytest.warns(PncVolWarning, match="a running job writes to this file through a log"),
-            pytest.raises(OSError, match="unable to lock file"),
-        ):
-            pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True)
-        # Who goes without the lock is told.
-        with (
-            pytest.warns(PncVolWarning, match="a running job writes to this file through a log"),
-            pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True, locking=False) as f,
-        ):
-            assert list(f) == []
-        assert folders(logs) == live
-        with pytest.raises(pnc_vol.errors.LogRefusedError, match="a running job has its log in"):
-            pnc_vol.replay(path)
-        with pytest.raises(pnc_vol.errors.LogRefusedError, match="is still running"):
-            pnc_vol.replay(path, live)
-    finally:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        os.close(reading)
-        os.close(writing)
+    child, reading = living(path, logs)
+    live = folders(logs)
+    runs = pytest.warns(PncVolWarning, match="a running job writes to this file through a log")
+    with runs, pytest.raises(OSError, match="unable to lock file"):
+        pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True)
+    # Who goes without the lock is told.
+    with runs, pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True, locking=False) as f:
+        assert list(f) == []
+    assert folders(logs) == live
+    with pytest.raises(LogRefusedError, match="a running job has its log in"):
+        pnc_vol.replay(path)
+    with pytest.raises(LogRefusedError, match="is still running"):
+        pnc_vol.replay(path, live)
+    kill_after(child, reading, 0)
     assert pnc_vol.replay(path, live).replayed == 1
 
 
 def test_a_child_of_the_job_does_not_keep_its_log_alive(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
+
+    def work(told: int) -> None:
         f = open_logged(path, logs)
         f["x"] = [5.0]
         grandchild = os.fork()
         if not grandchild:
-            with pytest.raises(pnc_vol.errors.ForkedFileError):
+            with pytest.raises(ForkedFileError):
                 f["x"][0] = 6.0
-            os.write(writing, b".")
-            signal.pause()
-        os.write(writing, str(grandchild).encode().rjust(9))
+            os.write(told, b"%8d." % os.getpid())
         signal.pause()
-    said = b""
-    while len(said) < 10:
-        said += os.read(reading, 10)
+
+    child, reading = forked(work)
+    said = os.read(reading, 9)
     os.kill(child, 9)
     os.waitpid(child, 0)
     try:
         with pnc_vol.File(path, "r+", recover=True) as f:
             assert f["x"][0] == 5.0
     finally:
-        os.kill(int(said.replace(b".", b"")), 9)
+        os.kill(int(said[:-1]), 9)
         os.close(reading)
-        os.close(writing)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="there is no /proc to look into processes with")
@@ -385,29 +366,16 @@ def test_a_killed_job_is_dead_while_somebody_looks_at_its_memory(tmp_path: pathl
                 pathlib.Path(f"/proc/{pid}/smaps").read_bytes()
 
     for i in range(30):
-        reading, writing = os.pipe()
-        child = os.fork()
-        if not child:
-            f = open_logged(tmp_path / f"{i}.nc", logs)
-            f["x"] = np.full(100, float(i))
-            os.write(writing, b".")
-            signal.pause()
-        os.read(reading, 1)
-        watcher = os.fork()
-        if not watcher:
-            look(child)
-            os._exit(0)
+        path = tmp_path / f"{i}.nc"
+        child, reading = living(path, logs)
+        watcher, watched = forked(lambda _, pid=child: look(pid))  # type: ignore[misc]
         time.sleep(0.002)
-        os.kill(child, 9)
-        os.waitpid(child, 0)
+        kill_after(child, reading, 0)
         try:
-            with pnc_vol.File(tmp_path / f"{i}.nc", "r+", recover=True, burst_buf_dirname=str(logs)) as f:
-                assert f["x"][0] == i
+            with pnc_vol.File(path, "r+", recover=True, burst_buf_dirname=str(logs)) as f:
+                assert f["x"][0] == 5
         finally:
-            os.kill(watcher, 9)
-            os.waitpid(watcher, 0)
-            os.close(reading)
-            os.close(writing)
+            kill_after(watcher, watched, 0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
@@ -429,12 +397,15 @@ def test_folders_of_other_users_do_not_count(tmp_path: pathlib.Path, logs: pathl
 def test_what_is_no_log_of_this_file_is_not_looked_into(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
     pnc_vol.File(path, "w").close()
-    elsewhere = folder_for(REAL, str(tmp_path / "other.nc"), str(logs))
-    pathlib.Path(note_of(str(path))).write_text(f"/etc\n{elsewhere}\n{tmp_path}\n\xff\n")
-    pathlib.Path(elsewhere, "x_0_0.meta").write_bytes(b"PnetCDF1")
+    job(tmp_path / "other.nc", logs)
+    (elsewhere,) = folders(logs)
+    for file in elsewhere.iterdir():
+        file.unlink()
+    note_of(path).write_text(f"/etc\n{elsewhere}\n{tmp_path}\n\xff\n")
+    (elsewhere / "x_0_0.meta").write_bytes(b"PnetCDF1")
     with open_logged(path, logs, "r+", recover=True):
         pass
-    assert os.path.exists(elsewhere)
+    assert elsewhere.exists()
 
 
 def test_logs_that_are_kept_hold_nothing(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
@@ -451,18 +422,17 @@ def test_logs_that_are_kept_hold_nothing(tmp_path: pathlib.Path, logs: pathlib.P
     # Nobody is told of them, and nobody removes them.
     open_logged(path, logs, "r+", recover=True).close()
     assert folders(logs) == [folder]
-    assert not os.path.exists(note_of(str(path)))
+    assert not note_of(path).exists()
 
 
 def test_a_job_that_ended_after_its_last_flush_leaves_nothing(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
-    child = os.fork()
-    if not child:
-        f = open_logged(path, logs)
+
+    def work(f: Any) -> None:
         f["x"] = [1.0]
         f.flush()
-        os._exit(9)
-    os.waitpid(child, 0)
+
+    logged_job(path, logs, work)
     assert len(folders(logs)) == 1
     pnc_vol.File(path).close()
     open_logged(path, logs, "r+").close()
@@ -490,7 +460,7 @@ def test_a_file_that_never_took_its_name_is_not_mixed_with_the_old_one(
 def test_a_log_of_a_missing_file_is_refused(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     job(tmp_path / "x.nc", logs)
     (tmp_path / "x.nc").unlink()
-    with pytest.raises(pnc_vol.errors.LogRefusedError, match="no such file"):
+    with pytest.raises(LogRefusedError, match="no such file"):
         pnc_vol.replay(tmp_path / "x.nc", folders(logs))
     with pytest.warns(PncVolWarning, match="not replayed"):
         pnc_vol.File(tmp_path / "x.nc", "a", recover=True).close()
@@ -507,36 +477,30 @@ def test_names_that_changed_hands_in_a_header_that_is_there_already(
     replays: int, tmp_path: pathlib.Path, logs: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job, or a replay of its log, stops between the header and the end of the log."""
-    path = tmp_path / "x.nc"
-    child = os.fork()
-    if not child:
-        try:
-            f = open_logged(path, logs)
-            f["a"], f["b"] = np.zeros(3), np.zeros(3)
+    path, again = tmp_path / "x.nc", {"recover": True, "burst_buf_dirname": str(logs)}
+
+    def work(f: Any) -> None:
+        f["a"], f["b"] = np.zeros(3), np.zeros(3)
+        f.flush()
+        f["a"][0], f["b"][0] = 1.0, 2.0
+        f["new"] = np.arange(4)
+        for old, new in (("a", "c"), ("b", "a"), ("c", "b"), ("new", "newer")):
+            f.move(old, new)
+        f["new"] = np.array([True, False])
+        f["a"][1], f["b"][1] = 20.0, 10.0
+        if not replays:
+            monkeypatch.setattr("pnc_vol.burst.store.LogStore.after_flush", lambda self: os._exit(0))
             f.flush()
-            f["a"][0], f["b"][0] = 1.0, 2.0
-            f["new"] = np.arange(4)
-            for old, new in (("a", "c"), ("b", "a"), ("c", "b"), ("new", "newer")):
-                f.move(old, new)
-            f["new"] = np.array([True, False])
-            f["a"][1], f["b"][1] = 20.0, 10.0
-            if not replays:
-                monkeypatch.setattr(LogStore, "after_flush", lambda self: os._exit(9))
-                f.flush()
-            os._exit(9)
-        finally:
-            os._exit(1)
-    assert os.waitpid(child, 0)[1] == 9 << 8
+
+    def replay() -> None:
+        monkeypatch.setattr("pnc_vol.burst.recovery.sources.LogSource.mark_flushed", lambda self: os._exit(0))
+        pnc_vol.File(path, "r+", **again)
+        raise AssertionError("the replay came to its end")
+
+    logged_job(path, logs, work)
     for _ in range(replays):
-        child = os.fork()
-        if not child:
-            try:
-                monkeypatch.setattr(LogSource, "mark_flushed", lambda self: os._exit(9))
-                pnc_vol.File(path, "r+", recover=True, burst_buf_dirname=str(logs))
-            finally:
-                os._exit(1)
-        assert os.waitpid(child, 0)[1] == 9 << 8
-    with pnc_vol.File(path, "r+", recover=True, burst_buf_dirname=str(logs)) as f:
+        ended(replay)
+    with pnc_vol.File(path, "r+", **again) as f:
         assert {name: f[name][...].tolist() for name in f} == {
             "a": [2.0, 20.0, 0.0],
             "b": [1.0, 10.0, 0.0],

@@ -9,28 +9,20 @@ import shutil
 import struct
 import sys
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from log_bytes import IN_SLOT, SLOTS
 
 import pnc_vol
-from pnc_vol.append_log.records import SLOT_BYTES, decode_records
-from pnc_vol.burst import short_posts
-from pnc_vol.burst.commit_log import COMMIT_LOG, IN_LOGS, IN_SLOT, OPEN_GROUP
-from pnc_vol.burst.encoding import encode_vara, row_packer
-from pnc_vol.burst.recent_posts import MOST_VALUES, POSTS_BYTES, Packers, posts_with_crc, split
 from pnc_vol.errors import LogError
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small posts go to the slot as soon as one may."""
-    monkeypatch.setattr(short_posts, "STRETCH", 1)
+    monkeypatch.setattr("pnc_vol.burst.short_posts.STRETCH", 1)
 
 
 def logged(logs: pathlib.Path, **more: Any) -> dict[str, Any]:
@@ -43,121 +35,30 @@ def leave(folder: pathlib.Path, to: pathlib.Path) -> pathlib.Path:
     return to
 
 
+def commit_log(folder: pathlib.Path) -> tuple[pathlib.Path, int, int, int]:
+    """The commit log, where its slot is, where the group is that is open (-1: none is), how many records it has."""
+    (path,) = folder.glob("logs/*/*.commit")
+    content = path.read_bytes()
+    (begin,) = struct.unpack_from("<I", content, 12)
+    at, records = begin - SLOTS[3], len(content[begin:].rstrip(b"\0")) + 63 >> 6
+    _, request, _, before, where = struct.unpack_from("<5Q", content, at)
+    return path, at, where if request and before == records else -1, records
+
+
 def recovered(folder: pathlib.Path, *, salvage: bool = False) -> tuple[Any, Any, Any]:
     report = pnc_vol.replay(folder / "x.nc", sorted(folder.glob("logs/*")), salvage=salvage)
     with pnc_vol.File(folder / "x.nc") as f:
         return report, f["x"][...], f["y"][...]
 
 
-def slot_of(folder: pathlib.Path) -> tuple[pathlib.Path, int, int]:
-    """The commit log, where its slot is, and where the group is that is open, -1 if none is."""
-    (path,) = folder.glob("logs/*/*.commit")
-    found = decode_records(COMMIT_LOG, path.read_bytes())
-    _, request, _, before, where = OPEN_GROUP.unpack_from(found.slot)
-    return path, found.begin - len(found.slot), where if request and before == len(found.records) else -1
-
-
-# ----------------------------------------------------------------------------------------- the bytes
-
-VARIABLES: list[tuple[tuple[int, ...], int, int]] = [((), 9, 8), ((3,), 9, 8), ((2, 5), 4, 2), ((), 2, 1), ((7,), 8, 4)]
-
-
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, len(VARIABLES) - 1), st.integers(1, 9), st.integers(0, 2**40)), min_size=1, max_size=40
-    ),
-    st.booleans(),
-)
-def test_posts_are_entries_and_values_and_come_apart_again(posts: list[tuple[int, int, int]], alike: bool) -> None:
-    packers = []
-    for varid, (rest, itype, itemsize) in enumerate(VARIABLES):
-        head, _, row = row_packer(itype, varid, rest)
-        packers.append(Packers(head, row if rest else b"", int(np.prod(rest)) if rest else 0, itemsize))
-    made, ends, entries, values, fields, at = b"", [], b"", b"", [], 8
-    for which, count, first in [(posts[0][0], posts[0][1], p[2]) for p in posts] if alike else posts:
-        rest, itype, itemsize = VARIABLES[which]
-        shape = (1, *rest) if rest else (count,)
-        nbytes = int(np.prod(shape)) * itemsize
-        pack, row = packers[which][nbytes]
-        assert pack is not None
-        raw = bytes([len(ends) + 1]) * nbytes
-        made += pack(at, nbytes, first, row, raw)
-        entry = encode_vara(itype, which, (first, *(0 for _ in rest)), shape, at, nbytes)
-        entries, values, ends = entries + entry, values + raw, [*ends, len(made)]
-        fields.append([which, first, at, nbytes])
-        at += nbytes
-    apart = split(np.frombuffer(made, np.uint8), np.array(ends))
-    assert apart.entries.tobytes() == entries
-    assert apart.values.tobytes() == values
-    assert apart.fields.tolist() == fields
-    # What an earlier group left stands behind them.
-    room = memoryview(made + made[: ends[0]] + bytes(100))
-    assert posts_with_crc(room, crc32(made), 8).tolist() == ends
-    assert posts_with_crc(room, crc32(made) ^ 1, 8).tolist() == []
-    for n, end in enumerate(ends, 1):
-        assert posts_with_crc(room, crc32(made[:end]), 8).tolist() == ends[:n]
-
-
-def test_what_is_not_small_or_no_row_is_not_packed() -> None:
-    head, _, row = row_packer(9, 0, (6,))
-    packers = Packers(head, row, 6, 8)
-    assert packers[48][0] is not None
-    assert packers[40][0] is None
-    assert packers[96][0] is None
-    long = Packers(head, row, MOST_VALUES, 8)
-    assert long[MOST_VALUES * 8][0] is None
-    deep = row_packer(9, 0, (1,) * 70)
-    assert Packers(deep[0], deep[2], 1, 8)[8][0] is None
-
-
 # ------------------------------------------------------------------------------------------- kills
-
-
-def test_a_kill_after_any_post_loses_none(tmp_path: pathlib.Path) -> None:
-    """Also where the slot is full, and where other posts, reads, cuts and cancelled ones come in between."""
-    root = tmp_path / "job"
-    (root / "logs").mkdir(parents=True)
-    places = set()
-    with pnc_vol.File(root / "x.nc", "w", **logged(root / "logs")) as f:
-        x = f.create_dataset("x", (3000, 8), "f8")
-        y = f.create_dataset("y", (0,), "i2", maxshape=(None,))
-        f.flush()
-        wanted, other = np.zeros(x.shape), np.zeros(0, "i2")
-        for i in range(1300):
-            x[i] = wanted[i] = np.arange(8) + i
-            if i % 100 == 50:
-                x[2000:2002, 2:4] = wanted[2000:2002, 2:4] = i
-            if i % 100 == 60:
-                assert x[i - 5 : i + 1].tolist() == wanted[i - 5 : i + 1].tolist()
-            if i % 150 == 140:
-                n = 40 - i // 50
-                y.resize(n, axis=0)
-                y[: n - 1] = i
-                other = np.append(np.full(n - 1, i, "i2"), other[n - 1 : n] if n <= len(other) else 0)
-            if i % 100 == 70:
-                f.cancel([x.iput(i, np.full(8, -1.0))])
-            if i % 61 == 0 or i % 100 in (50, 60, 70, 71) or i % 150 == 140 or (470 < i < 490 and i % 3 == 0):
-                copy = leave(root, tmp_path / "kill")
-                places.add(slot_of(copy)[2])
-                report, found, lines = recovered(copy)
-                assert (report.torn, report.damaged) == (0, False)
-                np.testing.assert_array_equal(found, wanted)
-                assert lines.tolist() == other.tolist()
-                again, found, _ = recovered(copy)
-                assert not again.replayed
-                np.testing.assert_array_equal(found, wanted)
-                shutil.rmtree(copy)
-    assert {IN_LOGS, IN_SLOT} <= places
-    with pnc_vol.File(root / "x.nc") as f:
-        np.testing.assert_array_equal(f["x"][...], wanted)
 
 
 class Stopping(HookedSystem):
     """Leaves a copy before and after each call that changes files, while it is asked to."""
 
     def __init__(self, root: pathlib.Path, copies: pathlib.Path) -> None:
-        super().__init__(REAL)
+        super().__init__()
         self.root, self.copies, self.looking, self.made = root, copies, False, 0
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -210,15 +111,15 @@ def left(tmp_path: pathlib.Path) -> pathlib.Path:
         x[i] = i + 1
     copy = leave(root, tmp_path / "left")
     f.close()
-    assert slot_of(copy)[2] == IN_SLOT
+    assert commit_log(copy)[2] == IN_SLOT
     return copy
 
 
 def test_a_bit_anywhere_in_the_slot_is_noticed(left: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    path, at, _ = slot_of(left)
+    path, at, *_ = commit_log(left)
     whole = path.read_bytes()
-    used = len(whole[at + SLOT_BYTES : at + SLOT_BYTES + POSTS_BYTES].rstrip(b"\0"))
-    for place in (*range(8), *range(24, 40), *range(SLOT_BYTES, SLOT_BYTES + used, 7)):
+    used = len(whole[at + SLOTS[2] : at + SLOTS[3]].rstrip(b"\0"))
+    for place in (*range(8), *range(24, 40), *range(SLOTS[2], SLOTS[2] + used, 7)):
         spoilt = bytearray(whole)
         spoilt[at + place] ^= 1 << place % 8
         path.write_bytes(spoilt)
@@ -244,7 +145,7 @@ def test_posts_in_the_slot_are_not_put_behind_a_gap(left: pathlib.Path, suffix: 
 
 def test_a_slot_that_no_post_has_reached(left: pathlib.Path) -> None:
     """The first post of a group is stored before its CRC."""
-    path, at, _ = slot_of(left)
+    path, at, *_ = commit_log(left)
     whole = bytearray(path.read_bytes())
     struct.pack_into("<Q", whole, at, 0)
     path.write_bytes(whole)
@@ -259,7 +160,7 @@ def test_a_slot_that_no_post_has_reached(left: pathlib.Path) -> None:
 def test_a_small_post_makes_no_call_of_the_system_and_few_of_functions(
     tmp_path: pathlib.Path, logs: pathlib.Path
 ) -> None:
-    system = TraceSystem(REAL)
+    system = TraceSystem()
     with pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs, system=system)) as f:
         x = f.create_dataset("x", (9000, 8), "f8")
         row, calls = np.arange(8.0), [0]
@@ -282,13 +183,13 @@ def test_a_small_post_makes_no_call_of_the_system_and_few_of_functions(
         # Calls of the system: a few for each time that the slot is full.
         for i in range(200, 8000):
             x[i] = row
-        times = 8000 * 136 // POSTS_BYTES
+        times = 8000 * 136 // (SLOTS[3] - SLOTS[2])
         assert len(system.log) - named <= 6 * times + 30
         assert commit.stat().st_size - before <= 64 * (times + 2) + 4096
 
 
 def test_the_windows_of_larger_posts_stay_open_over_flushes(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
-    system = TraceSystem(REAL)
+    system = TraceSystem()
     with pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs, system=system)) as f:
         x = f.create_dataset("x", (1500, 512), "f8")
         mapped = []
@@ -320,8 +221,7 @@ def test_few_rows_between_other_posts_stay_out_of_the_slot(
             x[i] = i
             if i % 5 == 0:
                 y[::2, ::2] = i
-        (commit,) = logs.glob("*/*.commit")
-        assert not len(decode_records(COMMIT_LOG, commit.read_bytes()).records)
+        assert not commit_log(tmp_path)[3]
 
 
 def test_small_posts_between_larger_ones_stay_out_of_the_slot(
@@ -336,8 +236,7 @@ def test_small_posts_between_larger_ones_stay_out_of_the_slot(
                 ds[100 * i : 100 * i + 1 + i % 60] = i
             if i % 3 == 0:
                 x[100 * i : 100 * i + 90] = np.full(90, -i)
-        (commit,) = logs.glob("*/*.commit")
-        assert len(decode_records(COMMIT_LOG, commit.read_bytes()).records) <= 1
+        assert commit_log(tmp_path)[3] <= 1
     with pnc_vol.File(tmp_path / "x.nc") as f:
         assert (f["x"][300:390] == -3).all()
         assert f["y"][450] == 0
@@ -348,7 +247,7 @@ class Full(HookedSystem):
     """A device on which no space can be reserved."""
 
     def __init__(self) -> None:
-        super().__init__(REAL)
+        super().__init__()
         self.full = False
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

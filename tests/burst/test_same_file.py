@@ -10,51 +10,17 @@ import numpy as np
 import options
 import pytest
 import run as engine
-import workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.system import REAL
 
 ROUNDS = [0, 1, 70_000, 1 << 20]
-WIDE = 1 << 26
 """Bytes of memory that none of these programs needs: a queue in memory that drains early reserves a larger header."""
 
 
 def logged(logs: pathlib.Path, rounds: int = 0, **more: Any) -> dict[str, Any]:
     return {"burst_buf": True, "burst_buf_dirname": str(logs), "burst_buf_flush_buffer_size": rounds, **more}
-
-
-def run(work: Any, path: pathlib.Path, **more: Any) -> None:
-    before = workloads.Context(path, REAL, "w")
-    for step in work.before:
-        step(before)
-    context = workloads.Context(path, REAL, work.mode, **{**work.options, **more})
-    for step in work.steps:
-        step(context)
-
-
-@pytest.mark.parametrize("rounds", [0, 1])
-@pytest.mark.parametrize("number", range(19))
-def test_works(number: int, rounds: int, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
-    works = list(workloads.works())
-    assert len(works) == 19
-    plain, other = tmp_path / "plain.nc", tmp_path / "log.nc"
-    run(works[number], plain, buffer_size=WIDE)
-    run(works[number], other, buffer_size=WIDE, **logged(logs, rounds))
-    assert plain.read_bytes() == other.read_bytes()
-    assert not list(logs.iterdir())
-
-
-@pytest.mark.parametrize("number", range(19))
-def test_works_within_little_memory_and_room(number: int, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
-    work = list(workloads.works())[number]
-    plain, other = tmp_path / "plain.nc", tmp_path / "log.nc"
-    run(work, plain)
-    run(work, other, **logged(logs, 1, burst_buf_capacity=40_000))
-    assert workloads.contents(plain).equals(workloads.contents(other))
-    assert not list(logs.iterdir())
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -146,22 +112,3 @@ def test_varn(blocks: Any, kind: Any, record: bool, tmp_path_factory: pytest.Tem
         x.iput_many(starts, counts, values)
 
     pair(tmp_path, tmp_path / "logs", 0, program)
-
-
-def test_nonblocking(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
-    with pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs)) as f:
-        x = f.create_dataset("x", (10,), "i4")
-        first, second, third = (x.iput(np.s_[i : i + 2], [i, i]) for i in (0, 2, 4))
-        posted = x.iget(np.s_[:6])
-        second.cancel()
-        assert (first.status, second.status, third.status) == ("pending", "cancelled", "pending")
-        x[0:6] = 9
-        assert posted.wait().tolist() == [0, 0, 0, 0, 4, 4]
-        first.wait()
-        assert first.status == "done"
-        with pytest.raises(pnc_vol.errors.AlreadyFlushedError):
-            f.cancel([first])
-        third_status = third.status
-        f.flush()
-        assert (third_status, third.status, second.status) == ("done", "done", "cancelled")
-        assert x[:].tolist() == [9] * 6 + [0] * 4

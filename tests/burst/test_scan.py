@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import struct
 import tracemalloc
 from collections.abc import Iterator
@@ -11,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from log_bytes import (
     COMMIT,
     FLUSHED,
@@ -135,41 +132,6 @@ def test_fills_wait_until_a_flush_has_brought_what_is_before_them(w: Writer) -> 
 # ------------------------------------------------------------------------------------------------- crashes
 
 
-def build(w: Writer, chance: random.Random) -> list[tuple[int, int, int]]:
-    """A log with groups, and the sizes of the three files before each commit record."""
-    points = []
-    for _ in range(6):
-        for _ in range(chance.randint(1, 3)):
-            w.post(chance.randint(0, 4))
-        points.append((len(w.meta), len(w.data), len(w.commit)))
-        w.vouch()
-    return points
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32), st.data())
-def test_any_prefix_of_the_files_keeps_whole_groups(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, draw: st.DataObject
-) -> None:
-    """Data is written first, then entries, then the commit: what was committed is all there, in order."""
-    w = Writer(tmp_path_factory.mktemp("prefix"))
-    points = build(w, random.Random(seed))
-    k = draw.draw(st.integers(0, len(points) - 1))
-    meta, data, commit = points[k]
-    before = (w.begin, 8) if k == 0 else points[k - 1][:2]
-    stage = draw.draw(st.sampled_from(["data", "entry", "commit"]))
-    if stage == "data":
-        data, meta = draw.draw(st.integers(before[1], data)), before[0]
-    elif stage == "entry":
-        meta = draw.draw(st.integers(before[0], meta))
-    else:
-        commit += draw.draw(st.integers(0, 63))
-    committed = sum(end <= before[0] for end in w.ends)
-    del w.meta[meta:], w.data[data:], w.commit[commit:]
-    letters, damaged = w.judged()
-    assert (letters.rstrip("t"), damaged) == ("c" * committed, False)
-
-
 def test_the_commit_log_cut_at_every_byte(w: Writer) -> None:
     w.posts(4)
     whole = bytes(w.commit)
@@ -287,24 +249,6 @@ def test_a_wrong_header_is_told(at: int, value: int, name: str, w: Writer) -> No
     with pytest.raises(LogError) as caught:
         pnc_vol.replay(w.folder / "x.nc", w.leave(w.folder))
     assert caught.value.field == name
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_only_log_errors_escape(seed: int, tmp_path: Path) -> None:
-    """Records with right CRCs and wrong contents too: a log is anybody's file."""
-    chance = random.Random(seed)
-    numbers = [0, 1, 2, 8, 2**31, 2**63 - 1, 2**63, 2**64 - 1]
-    for _ in range(120):
-        w = Writer(tmp_path)
-        build(w, chance)
-        for _ in range(chance.randint(1, 5)):
-            ends = [*w.ends, w.at, w.begin, *numbers]
-            names = ("meta_end", "data_end", "number", "request")
-            fields = {name: chance.choice(ends if name.endswith("end") else numbers) for name in names}
-            w.record(chance.choice([0, 1, 2, 3, 4, 5, 6]), **fields)
-        if chance.random() < 0.5:
-            w.commit[chance.randrange(len(w.commit))] ^= 1 << chance.randrange(8)
-        w.text()
 
 
 # ------------------------------------------------------------------------------------------------ printing

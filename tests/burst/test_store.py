@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.burst.encoding import DATA_MAGIC
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 
@@ -53,7 +52,7 @@ def test_a_read_writes_nothing_to_the_file(tmp_path: pathlib.Path, logs: pathlib
 
 
 def test_the_header_goes_to_the_file_and_data_to_the_log(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
-    system = TraceSystem(REAL)
+    system = TraceSystem()
     with pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs, system=system)) as f:
         f.create_dataset("x", (100_000,), "f8")
         f.create_dataset("y", (5,), ">i2")
@@ -91,7 +90,7 @@ def test_all_failures_are_told(tmp_path: pathlib.Path, logs: pathlib.Path) -> No
                     raise OSError(errno.EIO, "bad place")
             return super().call(name, args, kwargs)
 
-    system = Bad(REAL)
+    system = Bad()
     f = pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs, system=system, burst_buf_flush_buffer_size=1))
     x, y = f.create_dataset("x", (6, 30_000), "i4"), f.create_dataset("y", (6, 30_000), "i4")
     f.flush()
@@ -121,7 +120,7 @@ def test_all_failures_are_told(tmp_path: pathlib.Path, logs: pathlib.Path) -> No
 
 
 def test_each_syncs_what_is_no_post_too(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
-    system = TraceSystem(REAL)
+    system = TraceSystem()
     with pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs, system=system, burst_buf_sync="each")) as f:
         r = f.create_dataset("r", (4,), "i4", maxshape=(None,))
         request = r.iput((2,), 5)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kills import killed_job
 
 import pnc_vol
 
@@ -60,6 +61,8 @@ KINDS: dict[str, Any] = {
     "complex": np.dtype("c8"),
     "half": np.dtype("f2"),
     "big-endian": np.dtype(">i8"),
+    "unsigned": np.dtype("u8"),
+    "bytes": np.dtype("S5"),
     "bool": np.dtype("?"),
     "enum": pnc_vol.enum_dtype({"LOW": -100, "HIGH": 99}, "i2"),
     "text": pnc_vol.string_dtype(),
@@ -71,21 +74,6 @@ def same(found: Any, wanted: Any) -> bool:
     if found.dtype.names is not None:
         return all(same(found[name], wanted[name]) for name in found.dtype.names)
     return found.dtype == wanted.dtype and found.tolist() == wanted.tolist()
-
-
-def killed(path: pathlib.Path, mode: str, work: Any, **options: Any) -> None:
-    """Do `work` on an open file in a process that ends without a close."""
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            f = pnc_vol.File(path, mode, **options)
-            work(f)
-            code = 0
-        finally:
-            # No close, no object that is let go of: as if killed.
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def options_of(logs: pathlib.Path) -> dict[str, Any]:
@@ -121,7 +109,7 @@ def test_every_type_outlives_a_kill(kind: str, flushed: bool, tmp_path: pathlib.
             work(f)
     assert files[0].read_bytes() == files[1].read_bytes()
 
-    killed(tmp_path / "killed.nc", "w", work, **options_of(logs))
+    killed_job(tmp_path / "killed.nc", work, "w", **options_of(logs))
     assert len(list(logs.glob("*/*.meta"))) == 1
     with (
         pnc_vol.File(tmp_path / "killed.nc", "r+", recover=True, burst_buf_dirname=str(logs)) as again,
@@ -140,7 +128,7 @@ def test_references_outlive_a_kill(tmp_path: pathlib.Path, logs: pathlib.Path) -
         f.create_dataset("to", (2,), pnc_vol.ref_dtype)[0] = f["x"].ref
         f.create_dataset("part", (1,), pnc_vol.regionref_dtype)[0] = f["x"].regionref[1:3]
 
-    killed(tmp_path / "f.nc", "w", work, **options_of(logs))
+    killed_job(tmp_path / "f.nc", work, "w", **options_of(logs))
     with pnc_vol.File(tmp_path / "f.nc", "r+", recover=True, burst_buf_dirname=str(logs)) as f:
         f["x"][1:] = range(1, 4)
         assert f[f["to"][0]].name == "/x"
@@ -161,7 +149,7 @@ def test_a_compound_that_took_the_place_of_another_one(tmp_path: pathlib.Path, l
         f.move("b", "c")
         f["c"][0] = random_values(first, 1, 5)[0]
 
-    killed(tmp_path / "f.nc", "r+", work, **options_of(logs))
+    killed_job(tmp_path / "f.nc", work, "r+", **options_of(logs))
     with pnc_vol.File(tmp_path / "f.nc", "r+", recover=True, burst_buf_dirname=str(logs)) as f:
         assert sorted(f) == ["a", "c"]
         assert same(f["a"][()], random_values(second, 4, 4))
@@ -199,7 +187,7 @@ def test_rows_of_varying_length_wait_in_memory_and_say_so(
         assert [row.tolist() for row in f["rows"][()]] == rows
 
     monkeypatch.setattr(pnc_vol.warn, "_warned", {"arrays of varying length are kept in memory until the flush"})
-    killed(tmp_path / "killed.nc", "w", work, **options_of(logs))
+    killed_job(tmp_path / "killed.nc", work, "w", **options_of(logs))
     with pnc_vol.File(tmp_path / "killed.nc", "r+", recover=True, burst_buf_dirname=str(logs)) as f:
         assert f["before"][()].tolist() == [0, 7, 2]
         assert "rows" not in f
@@ -213,7 +201,7 @@ def test_the_log_of_a_compound_is_of_another_file(tmp_path: pathlib.Path, logs: 
     def work(f: Any) -> None:
         f["a"]["f1", 1] = 3
 
-    killed(tmp_path / "f.nc", "r+", work, **options_of(logs))
+    killed_job(tmp_path / "f.nc", work, "r+", **options_of(logs))
     os.replace(tmp_path / "other.nc", tmp_path / "f.nc")
     (folder,) = logs.iterdir()
     with pytest.raises(pnc_vol.errors.LogRefusedError, match="another file"):

@@ -18,7 +18,6 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import PncVolWarning
 from pnc_vol.settings.options import resolve
-from pnc_vol.system import REAL
 from pnc_vol.testing.driver_suite import Model, extents_of
 from pnc_vol.testing.faults import FaultSystem
 
@@ -32,7 +31,7 @@ class Below(FaultSystem):
     """Only calls on files in a folder are counted, and fail."""
 
     def __init__(self, folder: str, **how: Any) -> None:
-        super().__init__(REAL, calls=CALLS, **how)
+        super().__init__(calls=CALLS, **how)
         self.folder = folder
         self._fds: dict[int, str] = {}
 
@@ -147,14 +146,14 @@ def test_a_failed_byte_of_the_file_is_told_with_all_that_helps(tmp_path: Path) -
     path, nvm = tmp_path / "x", tmp_path / "nvm"
     path.write_bytes(b"")
     nvm.mkdir()
-    system = FaultSystem(REAL, fail_at=0, errno=errno.EDQUOT, mode="forever", calls={"pwrite", "copy_range"})
+    system = FaultSystem(fail_at=0, errno=errno.EDQUOT, mode="forever", calls={"pwrite", "copy_range"})
 
     class OfTheFile(FaultSystem):
         def call(self, name, args, kwargs):
             target = args[1] if name == "copy_range" else args[0] if name == "pwrite" else -1
             if target >= 0 and os.readlink(f"/proc/self/fd/{target}") == str(path):
                 raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-            return REAL.__getattribute__(name)(*args, **kwargs)
+            return getattr(self.inner, name)(*args, **kwargs)
 
     broken = OfTheFile(system, fail_at=0)
     driver = open_stack(f"cache(path='{nvm}') | posix", str(path), system=broken)
@@ -169,7 +168,7 @@ def test_a_failed_byte_of_the_file_is_told_with_all_that_helps(tmp_path: Path) -
     (lost,) = wait_for_failures(driver)
     assert (lost.offset, lost.nbytes, lost.error.errno) == (40, 8, errno.EDQUOT)
     assert driver.synced_epoch() == 0
-    broken.call = lambda name, args, kwargs: REAL.__getattribute__(name)(*args, **kwargs)  # type: ignore[method-assign]
+    broken.call = lambda name, args, kwargs: getattr(broken.inner, name)(*args, **kwargs)  # type: ignore[method-assign]
     driver.drain()
     assert driver.synced_epoch() == 1
     driver.close()
@@ -188,7 +187,7 @@ def test_what_could_not_be_carried_stays_when_the_file_is_closed(tmp_path: Path)
     path, nvm = tmp_path / "x", tmp_path / "nvm"
     path.write_bytes(b"")
     nvm.mkdir()
-    system = FaultSystem(REAL, fail_at=0, errno=errno.EIO, mode="forever", calls={"copy_range", "preadv", "pread_into"})
+    system = FaultSystem(fail_at=0, errno=errno.EIO, mode="forever", calls={"copy_range", "preadv", "pread_into"})
     driver = open_stack(f"cache(path='{nvm}', flush=flush_onclose) | posix", str(path), system=system)
     driver.write(extents_of((0, 8, 0)), np.arange(8, dtype=np.uint8))
     system.fail_at = system.count + 1
@@ -209,10 +208,10 @@ def test_a_thread_that_dies_is_noticed_and_replaced(tmp_path: Path, error: BaseE
         def call(self, name, args, kwargs):
             if name in ("copy_range", "pread_into", "preadv") and dying:
                 raise dying.pop()
-            return REAL.__getattribute__(name)(*args, **kwargs)
+            return getattr(self.inner, name)(*args, **kwargs)
 
     # Nothing is carried before it is asked for: what a thread lost earlier, and another one carried since, is no news.
-    driver = open_stack(f"cache(path='{nvm}', flush=flush_onclose) | posix", str(path), system=Dying(REAL, fail_at=0))
+    driver = open_stack(f"cache(path='{nvm}', flush=flush_onclose) | posix", str(path), system=Dying(fail_at=0))
     driver.write(extents_of((0, 8, 0)), np.arange(8, dtype=np.uint8))
     with pytest.raises(OSError, match=f"a sync thread ended with {type(error).__name__}"):
         driver.drain()

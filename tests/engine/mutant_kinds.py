@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import c_logs
 import damages
 import everything
 import false_markers
+import log_bytes
 import numpy as np
 
 import pnc_vol
@@ -346,14 +346,14 @@ def make_c_log(folder: Path) -> None:
         f["b"] = np.zeros(3, "f4")
         f["k"] = np.int32(0)
         f["t"] = np.zeros(9, "i2")
-    entries, data = c_logs.three()
+    entries, data = log_bytes.three()
     for number, generation in enumerate(("1.10", "1.11", "1.12.3", "1.13")):
         meta = folder / f"x.nc_{number}_0.meta"
-        meta.write_bytes(c_logs.c_log(entries, path=str(folder / "x.nc").encode(), generation=generation))
+        meta.write_bytes(log_bytes.c_log(entries, path=str(folder / "x.nc").encode(), generation=generation))
         meta.with_suffix(".data").write_bytes(data)
-    old = [c_logs.old_entry("vara", 9, 0, 8, 96, [0, 0], [2, 6], [0, 0])]
+    old = [log_bytes.old_entry("vara", 9, 0, 8, 96, [0, 0], [2, 6], [0, 0])]
     meta = folder / "x.nc_9_0.meta"
-    meta.write_bytes(c_logs.old_log(old, path=b"x.nc"))
+    meta.write_bytes(log_bytes.old_log(old, path=b"x.nc"))
     meta.with_suffix(".data").write_bytes(data)
 
 

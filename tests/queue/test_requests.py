@@ -15,7 +15,6 @@ import pnc_vol
 from pnc_vol.errors import AlreadyDoneError, ClosedFileError, FlushError
 from pnc_vol.file import post
 from pnc_vol.file.post import LEAST_LENT
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem
 
 
@@ -23,7 +22,7 @@ class Forbidden(HookedSystem):
     """Writes that touch given bytes of files fail while there are such bytes."""
 
     def __init__(self) -> None:
-        super().__init__(REAL)
+        super().__init__()
         self.ranges: list[tuple[int, int]] = []
         self.denied = 0
 

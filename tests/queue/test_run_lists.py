@@ -19,7 +19,6 @@ from pnc_vol.flush import execute
 from pnc_vol.flush.plan import Plan
 from pnc_vol.layout.places import Place
 from pnc_vol.queue.rows import Listed, make_rows
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem
 
 Array = npt.NDArray[Any]
@@ -113,7 +112,7 @@ def test_any_mixture_of_posts_is_what_a_numpy_array_would_hold(
 
 
 def test_a_list_that_cannot_be_written_is_a_failed_request_and_stays(tmp_path: pathlib.Path) -> None:
-    system = FaultSystem(REAL, fail_at=0, calls={"pwrite", "pwritev"}, errno=errno.EIO, mode="forever")
+    system = FaultSystem(fail_at=0, calls={"pwrite", "pwritev"}, errno=errno.EIO, mode="forever")
     one = pnc_vol.Decomposition(columns(500))
     with pnc_vol.File(tmp_path / "a.nc", "w", driver="posix", system=system) as f:
         x, y = f.create_dataset("x", (2000,), "f8"), f.create_dataset("y", (2000,), "f8")

@@ -14,7 +14,6 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-import pytest
 
 KINDS = {"var": -1, "var1": -2, "vara": -3, "vars": -4}
 CODES = {"S1": 1, "i1": 2, "u1": 3, "i2": 4, "u2": 5, "i4": 6, "u4": 7, "f4": 8, "f8": 9, "i8": 10, "u8": 11}
@@ -100,6 +99,26 @@ def old_entry(
     fixed = [varid, *([requests] if nreqs else []), len(coords[0]) // requests, at, n]
     numbers = fixed + [number for row in coords for number in row]
     return struct.pack(f"{order}q2i{len(numbers)}q", 16 + 8 * len(numbers), KINDS.get(kind, kind), itype, *numbers)
+
+
+def c_entry(*args: Any, order: str = "<") -> bytes:
+    """A `vara` of the C library has a stride of zeros."""
+    more = [[0] * len(args[5])] if args[0] == "vara" else []
+    return entry(*args, *more, order=order)
+
+
+def three(order: str = "<") -> tuple[list[bytes], bytes]:
+    """Entries as the C library writes them, and their data."""
+    entries = [
+        c_entry("vara", 9, 0, 8, 96, [0, 0], [2, 6], order=order),
+        c_entry("vars", 4, 3, 104, 6, [0], [3], [2], order=order),
+        c_entry(2, 4, 3, 110, 4, [1, 4], [1, 1], order=order),
+        c_entry("vara", 6, 2, 114, 4, [], [], order=order),
+        c_entry(1, 4, 3, 118, 2, [5], order=order),
+    ]
+    data = b"PnetCDF0" + np.arange(12, dtype=order + "f8").tobytes()
+    data += np.array([7, 8, 9, 70, 71], order + "i2").tobytes() + np.array([42], order + "i4").tobytes()
+    return entries, data + np.array([9], order + "i2").tobytes()
 
 
 @dataclass
@@ -219,6 +238,8 @@ class Committed:
 
 def printed(*arguments: object, code: int | None = 0) -> str:
     """What ``pnc-vol log`` prints; `code` None: an error of the log may end it, of which it speaks."""
+    import pytest
+
     pytest.importorskip("typer", reason="typer is not installed (pip install 'pnc-vol[cli]')")
     from typer.testing import CliRunner
 
