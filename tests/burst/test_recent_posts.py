@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from log_bytes import IN_SLOT, SLOTS
+from log_bytes import IN_LOGS, IN_SLOT, SLOTS
 
 import pnc_vol
 from pnc_vol.errors import LogError
@@ -52,6 +52,45 @@ def recovered(folder: pathlib.Path, *, salvage: bool = False) -> tuple[Any, Any,
 
 
 # ------------------------------------------------------------------------------------------- kills
+
+
+def test_a_kill_after_any_post_loses_none(tmp_path: pathlib.Path) -> None:
+    """Also where the slot is full, and where other posts, reads, cuts and cancelled ones come in between."""
+    root = tmp_path / "job"
+    (root / "logs").mkdir(parents=True)
+    places = set()
+    with pnc_vol.File(root / "x.nc", "w", **logged(root / "logs")) as f:
+        x = f.create_dataset("x", (3000, 8), "f8")
+        y = f.create_dataset("y", (0,), "i2", maxshape=(None,))
+        f.flush()
+        wanted, other = np.zeros(x.shape), np.zeros(0, "i2")
+        for i in range(1300):
+            x[i] = wanted[i] = np.arange(8) + i
+            if i % 100 == 50:
+                x[2000:2002, 2:4] = wanted[2000:2002, 2:4] = i
+            if i % 100 == 60:
+                assert x[i - 5 : i + 1].tolist() == wanted[i - 5 : i + 1].tolist()
+            if i % 150 == 140:
+                n = 40 - i // 50
+                y.resize(n, axis=0)
+                y[: n - 1] = i
+                other = np.append(np.full(n - 1, i, "i2"), other[n - 1 : n] if n <= len(other) else 0)
+            if i % 100 == 70:
+                f.cancel([x.iput(i, np.full(8, -1.0))])
+            if i % 61 == 0 or i % 100 in (50, 60, 70, 71) or i % 150 == 140 or (470 < i < 490 and i % 3 == 0):
+                copy = leave(root, tmp_path / "kill")
+                places.add(commit_log(copy)[2])
+                report, found, lines = recovered(copy)
+                assert (report.torn, report.damaged) == (0, False)
+                np.testing.assert_array_equal(found, wanted)
+                assert lines.tolist() == other.tolist()
+                again, found, _ = recovered(copy)
+                assert not again.replayed
+                np.testing.assert_array_equal(found, wanted)
+                shutil.rmtree(copy)
+    assert {IN_LOGS, IN_SLOT} <= places
+    with pnc_vol.File(root / "x.nc") as f:
+        np.testing.assert_array_equal(f["x"][...], wanted)
 
 
 class Stopping(HookedSystem):
