@@ -3,8 +3,10 @@
     from pnc_vol.testing.driver_suite import DriverSuite
 
     class TestMine(DriverSuite):
-        def make(self, path, *, writable=True):
-            return open_stack("mine | posix", path, writable=writable)
+        stack = "mine | posix"
+
+What tests of a driver need besides is here too: `open_stack`, `register`, `Driver`, `Wrapper`, `Extents`, and a `Model`
+to compare with.
 
 Knows: the driver protocol (`pnc_vol.drivers.base`) and numpy. Does not know: any driver.
 
@@ -30,6 +32,7 @@ from hypothesis import strategies as st
 
 from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
 from pnc_vol.drivers.memory import MemoryDriver
+from pnc_vol.drivers.stack import open_stack, register
 from pnc_vol.drivers.stack_text import parse_stack
 from pnc_vol.errors import ClosedFileError
 from pnc_vol.extents.model import Extents
@@ -37,7 +40,7 @@ from pnc_vol.system import REAL
 from pnc_vol.system.full_io import write_whole
 from pnc_vol.testing.strategies import scattered_extents
 
-__all__ = ["DriverSuite", "Model", "extents_of"]
+__all__ = ["Driver", "DriverSuite", "Extents", "Model", "Wrapper", "extents_of", "open_stack", "register"]
 
 
 def extents_of(*triples: tuple[int, int, int]) -> Extents:
@@ -71,10 +74,12 @@ class Model:
 
 
 class DriverSuite:
-    """Derive from it in a test module, as ``class TestMine(DriverSuite)``, and override `make`.
+    """Derive from it in a test module, as ``class TestMine(DriverSuite)``, and give a `stack`, or override `make`.
 
     Attributes
     ----------
+    stack : str
+        The text of the stack under test, such as ``"mine | posix"``.
     persistent : bool
         Whether another driver opened on the same path finds what was written, when it was synced or closed; at once if
         the driver does not declare that it holds bytes back.
@@ -84,13 +89,14 @@ class DriverSuite:
         Whether several threads may call at once.
     """
 
+    stack = ""
     persistent = True
     collective = True
     threads = True
 
     def make(self, path: str, *, writable: bool = True) -> Driver:
         """The driver or stack under test, open on the file `path`, which exists and is empty at first."""
-        raise NotImplementedError("override make(self, path, *, writable=True)")
+        return open_stack(self.stack, path, writable=writable)
 
     @pytest.fixture
     def path(self, tmp_path: os.PathLike[str]) -> str:

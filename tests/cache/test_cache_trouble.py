@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from killed_caches import OfCache, after_a_kill
+from full_disk import OfFolder
+from killed_caches import after_a_kill
 
 import pnc_vol
 from pnc_vol.errors import PncVolWarning
 from pnc_vol.testing.faults import HookedSystem
+
+CALLS = {"open", "pwrite", "pwritev", "ftruncate", "fallocate", "mmap"}
 
 
 def run(path: Path, nvm: Path, copies: Path, system: HookedSystem, flag: str) -> None:
@@ -52,7 +55,7 @@ def test_each_call_of_the_cache_fails_in_turn(tmp_path: Path, flag: str, number:
         folder = tmp_path / str(fail_at)
         nvm = folder / "nvm"
         nvm.mkdir(parents=True)
-        system = OfCache(nvm, fail_at=fail_at, errno=number, mode=mode)
+        system = OfFolder(nvm, calls=CALLS, fail_at=fail_at, errno=number, mode=mode)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PncVolWarning)
             try:

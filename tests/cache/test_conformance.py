@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.stack import open_stack
-from pnc_vol.testing.driver_suite import DriverSuite
+from pnc_vol.testing.driver_suite import Driver, DriverSuite, open_stack
 
 
 class CacheSuite(DriverSuite):
-    """A stack whose cache is in a directory of the test."""
+    """A stack whose cache is in a directory of the test: the path and `options` go into the brackets of `stack`."""
 
     stack = "cache({}) | posix"
     options = ""
@@ -24,8 +22,7 @@ class CacheSuite(DriverSuite):
         self.folder.mkdir()
 
     def make(self, path: str, *, writable: bool = True) -> Driver:
-        options = ", ".join(filter(None, (f"path='{self.folder}'", self.options)))
-        return open_stack(self.stack.format(options), path, writable=writable)
+        return open_stack(self.stack.format(f"path='{self.folder}'{self.options}"), path, writable=writable)
 
     def test_nothing_is_left_of_the_cache(self, path: str) -> None:
         with contextlib.closing(self.make(path)) as driver:
@@ -39,19 +36,19 @@ class TestImmediate(CacheSuite):
 
 
 class TestThreads(CacheSuite):
-    options = "threads=4, copy_size=1000"
+    options = ", threads=4, copy_size=1000"
 
 
 class TestAtTheClose(CacheSuite):
-    options = "flush=flush_onclose, threads=2"
+    options = ", flush=flush_onclose, threads=2"
 
 
 class TestCoherent(CacheSuite):
-    options = "mode=coherent, threads=3"
+    options = ", mode=coherent, threads=3"
 
 
 class TestBounded(CacheSuite):
-    options = "in_flight=100, capacity=5000"
+    options = ", in_flight=100, capacity=5000"
 
 
 class TestTraced(CacheSuite):

@@ -12,40 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from full_disk import OfFolder
 
-from pnc_vol.cache.recovery import carry_caches
-from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.stack import open_stack
+import pnc_vol
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.settings.options import resolve
-from pnc_vol.testing.driver_suite import Model, extents_of
+from pnc_vol.testing.driver_suite import Driver, Model, extents_of, open_stack
 from pnc_vol.testing.faults import FaultSystem
 
 CALLS = {
     "open", "pwrite", "pwritev", "ftruncate", "fallocate", "copy_range", "pread_into", "preadv", "mkdir", "mmap",
     "flock", "unlink", "rmdir", "close",
 }  # fmt: skip
-
-
-class Below(FaultSystem):
-    """Only calls on files in a folder are counted, and fail."""
-
-    def __init__(self, folder: str, **how: Any) -> None:
-        super().__init__(calls=CALLS, **how)
-        self.folder = folder
-        self._fds: dict[int, str] = {}
-
-    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        place = 1 if name == "copy_range" else 0
-        path = (
-            (self._fds.get(args[place], "") if isinstance(args[place], int) else os.fspath(args[place])) if args else ""
-        )
-        if not path.startswith(self.folder):
-            return self.inner.__getattribute__(name)(*args, **kwargs)
-        made = super().call(name, args, kwargs)
-        if name == "open":
-            self._fds[made] = path
-        return made
 
 
 def insist(system: FaultSystem, verb: Callable[[], Any]) -> list[OSError]:
@@ -104,7 +81,7 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
         fail_at += 1
         Path(path).write_bytes(b"")
         mode = ("once", "forever")[fail_at % 2] if where == "file" else "forever"
-        system, model = Below(str(folder[where]), fail_at=fail_at, errno=number, mode=mode), Model()
+        system, model = OfFolder(folder[where], calls=CALLS, fail_at=fail_at, errno=number, mode=mode), Model()
         text = f"cache(path='{folder['cache']}'{', ' + options if options else ''}) | posix"
         try:
             driver = open_stack(text, path, system=system)
@@ -125,7 +102,7 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
             # Nobody can ask a closed driver to try again: it says where the data are, and how they get to the file.
             where_and_how = f"the data stay in the cache file {re.escape(kept[0])}/.*'pnc-vol replay' brings them"
             assert re.search(where_and_how, at_close)
-            replayed += carry_caches(path, kept, options=resolve({})).headers > 0
+            replayed += bool(pnc_vol.replay(path, kept).headers)
         reached = system.fired
         assert Path(path).read_bytes() == bytes(model.content), (fail_at, system.fired)
         if where == "cache" and reached:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.drivers.stack import open_stack
-from pnc_vol.testing.driver_suite import extents_of
+from pnc_vol.testing.driver_suite import extents_of, open_stack
 
 N = 5000
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import select
 import struct
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,14 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kills import ended, forked, kill_after
+from other_process import fresh
 
-from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.holding import Phase
-from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import ForkedFileError, PncVolWarning
-from pnc_vol.extents.model import one_extent
-from pnc_vol.system import REAL, System
-from pnc_vol.testing.driver_suite import Model, extents_of
+from pnc_vol.testing.driver_suite import Driver, Extents, Model, extents_of, open_stack
 from pnc_vol.testing.faults import HookedSystem
 
 steps = st.lists(
@@ -45,12 +41,16 @@ class Slow(HookedSystem):
         return super().call(name, args, kwargs)
 
 
-def opened(tmp_path: Path, options: str = "", system: System = REAL, **told: Any) -> tuple[Driver, Path]:
+def piece(offset: int, nbytes: int) -> Extents:
+    return extents_of((offset, nbytes, 0))
+
+
+def opened(tmp_path: Path, options: str = "", system: Any = None, **told: Any) -> tuple[Driver, Path]:
     path, nvm = tmp_path / "x", tmp_path / "nvm"
     nvm.mkdir(exist_ok=True)
     path.write_bytes(b"")
     options = f", {options}" if options else ""
-    return open_stack(f"cache(path='{nvm}'{options}) | posix", str(path), system=system, **told), path
+    return open_stack(f"cache(path='{nvm}'{options}) | posix", str(path), system=system or HookedSystem(), **told), path
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def test_the_last_write_wins_and_the_header_waits(
         if verb == "write":
             number += 1
             memory = np.full(nbytes, number, np.uint8)
-            driver.write(one_extent(offset, nbytes), memory)
-            model.write(one_extent(offset, nbytes), memory)
+            driver.write(piece(offset, nbytes), memory)
+            model.write(piece(offset, nbytes), memory)
         elif verb == "flush":
             at_flush.append(bytes(model.content))
             flushed += 1
             driver.order()
             header = np.full(1, flushed, np.uint8)
-            driver.write(one_extent(0, 1), header)
-            model.write(one_extent(0, 1), header)
+            driver.write(piece(0, 1), header)
+            model.write(piece(0, 1), header)
             driver.end_flush()
         elif verb == "read":
             memory = np.zeros(len(model.content), np.uint8)
-            assert driver.read(one_extent(0, memory.nbytes), memory) == memory.nbytes
+            assert driver.read(piece(0, memory.nbytes), memory) == memory.nbytes
             assert memory.tobytes() == bytes(model.content)
         elif verb == "drain":
             driver.drain()
@@ -95,37 +95,10 @@ def test_the_last_write_wins_and_the_header_waits(
     assert path.read_bytes() == bytes(model.content)
 
 
-def test_small_writes_take_little_memory(tmp_path: Path) -> None:
-    """Two million extents that touch nothing, none carried before the close."""
-    program = f"""
-import resource, sys
-import numpy as np
-from pnc_vol.drivers.stack import open_stack
-from pnc_vol.extents.model import Extents
-path = {str(tmp_path / "x")!r}
-open(path, "wb").close()
-driver = open_stack("cache(path='{tmp_path}', flush=flush_onclose, in_flight=1000000000) | posix", path)
-many = 100_000
-memory = np.ones(8 * many, np.uint8)
-step = np.arange(many, dtype=np.int64)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-for i in range(20):
-    driver.write(Extents((step + i * many) * 16, np.full(many, 8), step * 8), memory)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, driver.statistics()["cache.through_bytes"])
-driver.close()
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    mib, through = map(int, done.stdout.split())
-    assert mib < 100
-    assert through, "beyond the bound they go to the file"
-    found = np.fromfile(tmp_path / "x", np.uint8)
-    assert (found.reshape(-1)[: 16 * 1_999_999].reshape(-1, 16) == np.repeat([1, 0], 8)).all()
-
-
 def test_a_full_bound_writes_through_in_order(tmp_path: Path) -> None:
     driver, path = opened(tmp_path, "in_flight=50000, flush=flush_onclose")
-    driver.write(one_extent(0, 40000), np.full(40000, 1, np.uint8))
-    driver.write(one_extent(100, 30000), np.full(30000, 2, np.uint8))
+    driver.write(piece(0, 40000), np.full(40000, 1, np.uint8))
+    driver.write(piece(100, 30000), np.full(30000, 2, np.uint8))
     assert driver.statistics()["cache.through_bytes"] == 30000
     assert path.read_bytes()[100:30100] == b"\2" * 30000
     driver.close()
@@ -134,9 +107,9 @@ def test_a_full_bound_writes_through_in_order(tmp_path: Path) -> None:
 
 def test_phases_and_statistics(tmp_path: Path) -> None:
     driver, _ = opened(tmp_path, "threads=2")
-    seen: list[Phase] = []
+    seen: list[Any] = []
     driver.observe(seen.append)
-    driver.write(one_extent(0, 1 << 20), np.ones(1 << 20, np.uint8))
+    driver.write(piece(0, 1 << 20), np.ones(1 << 20, np.uint8))
     driver.drain()
     names = {phase.name for phase in seen}
     assert {"copy to cache", "sync write", "non-hidden sync"} <= names
@@ -151,41 +124,37 @@ def test_phases_and_statistics(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="this system has no open file description locks")
 def test_a_coherent_reader_of_another_process_waits_for_the_data(tmp_path: Path) -> None:
     driver, path = opened(tmp_path, "mode=coherent, flush=flush_onclose")
-    driver.write(one_extent(1000, 500), np.full(500, 7, np.uint8))
+    driver.write(piece(1000, 500), np.full(500, 7, np.uint8))
     taken = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 1200, 1, 0)
     with open(path, "rb") as other, pytest.raises(BlockingIOError):
         fcntl.fcntl(other, fcntl.F_OFD_SETLK, taken)
-    program = f"""
-import numpy as np
-from pnc_vol.drivers.stack import open_stack
-from pnc_vol.extents.model import one_extent
-driver = open_stack("cache(path='{tmp_path / "nvm"}', mode=coherent) | posix", {str(path)!r}, writable=False)
-memory = np.zeros(500, np.uint8)
-print("asks", flush=True)
-driver.read(one_extent(1000, 500), memory)
-print(memory.min(), memory.max())
-"""
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "asks\n"
-    with pytest.raises(subprocess.TimeoutExpired):
-        child.wait(0.5)
+    child, told = forked(lambda pipe: read_coherently(tmp_path, pipe))
+    assert os.read(told, 4) == b"asks"
+    assert not select.select([told], [], [], 0.5)[0]
     driver.drain()
-    assert child.stdout.read() == "7 7\n"
-    child.stdout.close()
-    assert child.wait() == 0
+    assert os.read(told, 3) == b"\7\7."
+    kill_after(child, told, 0)
     with open(path, "rb") as other:
         fcntl.fcntl(other, fcntl.F_OFD_SETLK, taken)
     driver.close()
 
 
+def read_coherently(folder: Path, pipe: int) -> None:
+    spec = f"cache(path='{folder / 'nvm'}', mode=coherent) | posix"
+    driver = open_stack(spec, str(folder / "x"), writable=False)
+    memory = np.zeros(500, np.uint8)
+    os.write(pipe, b"asks")
+    driver.read(piece(1000, 500), memory)
+    os.write(pipe, bytes([memory.min(), memory.max()]) + b".")
+
+
 def test_a_cut_gives_back_the_locks_of_what_is_gone(tmp_path: Path) -> None:
     driver, _ = opened(tmp_path, "mode=coherent, flush=flush_onclose")
-    driver.write(one_extent(0, 8), np.full(8, 5, np.uint8))
+    driver.write(piece(0, 8), np.full(8, 5, np.uint8))
     driver.resize(3)
     driver.resize(6)
     memory = np.ones(6, np.uint8)
-    assert driver.read(one_extent(0, 6), memory) == 6
+    assert driver.read(piece(0, 6), memory) == 6
     assert memory.tobytes() == b"\5\5\5\0\0\0"
     driver.close()
 
@@ -193,32 +162,28 @@ def test_a_cut_gives_back_the_locks_of_what_is_gone(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_can_neither_use_nor_harm_it(tmp_path: Path) -> None:
     driver, path = opened(tmp_path, "flush=flush_onclose")
-    driver.write(one_extent(0, 8), np.arange(8, dtype=np.uint8))
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            driver.write(one_extent(0, 8), np.zeros(8, np.uint8))
-        except ForkedFileError:
-            driver.close()
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
+    driver.write(piece(0, 8), np.arange(8, dtype=np.uint8))
+
+    def child() -> None:
+        with pytest.raises(ForkedFileError):
+            driver.write(piece(0, 8), np.zeros(8, np.uint8))
+        driver.close()
+
+    ended(child)
     driver.close()
     assert path.read_bytes() == bytes(range(8))
 
 
+held: list[Driver] = []
+
+
+def left_open(folder: str) -> None:
+    held.append(opened(Path(folder), "flush=flush_onclose")[0])
+    held[0].write(piece(0, 1000), np.full(1000, 3, np.uint8))
+
+
 def test_the_end_of_the_process_waits_for_the_data(tmp_path: Path) -> None:
-    program = f"""
-import numpy as np
-from pnc_vol.drivers.stack import open_stack
-from pnc_vol.extents.model import one_extent
-open({str(tmp_path / "x")!r}, "wb").close()
-driver = open_stack("cache(path='{tmp_path}', flush=flush_onclose) | posix", {str(tmp_path / "x")!r})
-driver.write(one_extent(0, 1000), np.full(1000, 3, np.uint8))
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert fresh(left_open, tmp_path).returncode == 0
     assert (tmp_path / "x").read_bytes() == b"\3" * 1000
 
 
@@ -227,11 +192,11 @@ def test_a_cache_that_cannot_be_made_is_trouble_and_the_run_goes_on(tmp_path: Pa
     path.write_bytes(b"")
     driver = open_stack(f"cache(path='{tmp_path / 'none'}') | posix", str(path))
     assert "none" in driver.trouble()
-    driver.write(one_extent(0, 3), np.ones(3, np.uint8))
+    driver.write(piece(0, 3), np.ones(3, np.uint8))
     with pytest.warns(PncVolWarning, match="the cache .e10_cache. is off from here"):
         driver.stop_holding(driver.trouble())
     assert driver.hints()["e10_cache"] == "disable"
-    driver.write(one_extent(3, 3), np.full(3, 2, np.uint8))
+    driver.write(piece(3, 3), np.full(3, 2, np.uint8))
     assert path.read_bytes() == b"\1\1\1\2\2\2"
     driver.close()
 

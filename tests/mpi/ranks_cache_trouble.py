@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import scenarios
-from killed_caches import OfCache, after_a_kill
+from full_disk import OfFolder
+from killed_caches import after_a_kill
 from mpi4py import MPI
 
 import pnc_vol as h5py
@@ -21,6 +22,7 @@ from pnc_vol.testing.faults import HookedSystem
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
 FOLDER, NODES = Path(sys.argv[1]), int(sys.argv[2])
+CALLS = {"open", "pwrite", "pwritev", "ftruncate", "fallocate", "mmap"}
 NVMS = [FOLDER / f"nvm{node}" for node in range(NODES)]
 
 
@@ -39,7 +41,7 @@ def killed_now(path: Path) -> dict[str, Any]:
     return WORLD.bcast(found)
 
 
-def run(path: Path, system: OfCache, flag: str) -> None:
+def run(path: Path, system: OfFolder, flag: str) -> None:
     promised: dict[str, Any] = {}
     with h5py.File(
         path, "w", comm=WORLD, system=system, header_reserve=60_000, collective_timeout=15,
@@ -65,7 +67,7 @@ def sweep(failing: int, flag: str) -> None:
         fail_at += 1
         path = FOLDER / f"{failing}-{flag}-{fail_at}.nc"
         ours = fail_at if failing == RANK else 0
-        system = OfCache(NVMS[RANK % NODES], fail_at=ours, errno=errno.ENOSPC, mode="forever")
+        system = OfFolder(NVMS[RANK % NODES], calls=CALLS, fail_at=ours, errno=errno.ENOSPC, mode="forever")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PncVolWarning)
             run(path, system, flag)

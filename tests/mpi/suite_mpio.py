@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from mpi4py import MPI
 
-from pnc_vol.drivers.stack import open_stack
-from pnc_vol.testing.driver_suite import DriverSuite
+from pnc_vol.testing.driver_suite import DriverSuite, open_stack
 
 assert MPI.Is_initialized()
 
@@ -20,32 +19,30 @@ assert MPI.Is_initialized()
 class StackSuite(DriverSuite):
     """`{}` in the stack is the directory of a cache."""
 
-    spec = ""
-
     @pytest.fixture(autouse=True)
     def where(self, tmp_path: Path) -> None:
         self.folder = tmp_path / "nvm"
         self.folder.mkdir()
 
     def make(self, path: str, *, writable: bool = True) -> Any:
-        return open_stack(self.spec.format(f"path='{self.folder}'"), path, writable=writable)
+        return open_stack(self.stack.format(f"path='{self.folder}'"), path, writable=writable)
 
 
 class TestMpio(StackSuite):
-    spec = "mpio"
+    stack = "mpio"
 
 
 class TestMpioInSmallCalls(StackSuite):
-    spec = "mpio(round_bytes=1000)"
+    stack = "mpio(round_bytes=1000)"
 
 
 class TestMpioWithoutTypes(StackSuite):
-    spec = "mpio(derived_types=false)"
+    stack = "mpio(derived_types=false)"
 
 
 class TestCache(StackSuite):
-    spec = "cache({}, threads=2) | mpio"
+    stack = "cache({}, threads=2) | mpio"
 
 
 class TestCoherentCache(StackSuite):
-    spec = "cache({}, mode=coherent) | mpio"
+    stack = "cache({}, mode=coherent) | mpio"

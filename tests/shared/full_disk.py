@@ -1,11 +1,11 @@
-"""A system on which writes to some files fail while that is asked for."""
+"""Systems on which calls fail on some files alone: while that is asked for, or the n-th."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from pnc_vol.testing.faults import HookedSystem
+from pnc_vol.testing.faults import FaultSystem, HookedSystem
 
 WRITES = ("pwrite", "pwritev", "copy_range", "fallocate")
 
@@ -28,4 +28,23 @@ class Failing(HookedSystem):
         made = super().call(name, args, kwargs)
         if name == "open":
             self._fds[made] = os.fspath(args[0])
+        return made
+
+
+class OfFolder(FaultSystem):
+    """Only calls on files of a folder are counted, and fail."""
+
+    def __init__(self, folder: object, **how: Any) -> None:
+        super().__init__(**how)
+        self.folder = str(folder)
+        self._fds: dict[int, str] = {}
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # `copy_range` writes to its second descriptor
+        first = args[name == "copy_range"] if args else ""
+        path = self._fds.get(first, "") if isinstance(first, int) else os.fspath(first)
+        ours = path.startswith(self.folder)
+        made = super().call(name, args, kwargs) if ours else getattr(self.inner, name)(*args, **kwargs)
+        if name == "open":
+            self._fds[made] = path
         return made

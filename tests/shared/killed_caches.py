@@ -1,4 +1,4 @@
-"""Failing calls of a cache's files, and what a kill at this moment would leave."""
+"""What a kill at this moment would leave of caches, and what the ranks of a job hold."""
 
 from __future__ import annotations
 
@@ -15,26 +15,6 @@ from pnc_vol.cache.job_caches import JobCaches
 from pnc_vol.drivers.base import OpenContext
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.testing.faults import FaultSystem
-
-CALLS = {"open", "pwrite", "pwritev", "ftruncate", "fallocate", "mmap"}
-
-
-class OfCache(FaultSystem):
-    """Only calls on files of the cache are counted, and fail."""
-
-    def __init__(self, folder: Path, **how: Any) -> None:
-        super().__init__(calls=CALLS, **how)
-        self.folder = str(folder)
-        self._fds: dict[int, str] = {}
-
-    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        path = self._fds.get(args[0], "") if args and isinstance(args[0], int) else str(args[0] if args else "")
-        ours = path.startswith(self.folder)
-        made = super().call(name, args, kwargs) if ours else getattr(self.inner, name)(*args, **kwargs)
-        if name == "open":
-            self._fds[made] = path
-        return made
 
 
 def after_a_kill(path: Path, nvms: Sequence[Path], copies: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Another process for a test: forked, so that its program is a function of the test, which sees what the test has made.
 
 `Other` goes on from one ``yield`` of its program to the next when it is told to; `killed` ends at a call of the system.
+`fresh` is for what an interpreter that has just been started does: its memory, its signals, its end.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -97,3 +100,11 @@ def killed(
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in (0, 9), f"the process ended with {code}"
     return code == 9
+
+
+def fresh(work: Callable[..., object], *arguments: object, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    """Call a function of a module in a new interpreter; its arguments are texts there."""
+    code = f"import sys; sys.path[:] = {sys.path}; import {work.__module__} as m; m.{work.__name__}(*sys.argv[1:])"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=seconds
+    )
