@@ -16,9 +16,7 @@ import scenarios
 from mpi4py import MPI
 
 import pnc_vol.drivers.mpio as mpio
-from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.stack import open_stack
-from pnc_vol.extents.model import Extents
+from pnc_vol.testing.driver_suite import Driver, Extents, open_stack
 
 world = MPI.COMM_WORLD
 comm = SimpleNamespace(rank=world.rank, size=world.size, mpi=world)

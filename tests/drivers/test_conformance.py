@@ -9,33 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pnc_vol.drivers.base import Driver, Wrapper
-from pnc_vol.drivers.stack import open_stack, register
-from pnc_vol.testing.driver_suite import DriverSuite, extents_of
+from pnc_vol.testing.driver_suite import Driver, DriverSuite, Wrapper, extents_of, open_stack, register
 
 
-class StackSuite(DriverSuite):
-    spec = ""
-
-    def make(self, path: str, *, writable: bool = True) -> Driver:
-        return open_stack(self.spec, path, writable=writable)
+class TestPosix(DriverSuite):
+    stack = "posix"
 
 
-class TestPosix(StackSuite):
-    spec = "posix"
-
-
-class TestMemory(StackSuite):
-    spec = "memory"
+class TestMemory(DriverSuite):
+    stack = "memory"
     persistent = False
 
 
-class TestTracedPosix(StackSuite):
-    spec = "trace | posix"
+class TestTracedPosix(DriverSuite):
+    stack = "trace | posix"
 
 
-class TestTracedMemory(StackSuite):
-    spec = "trace(limit=3) | memory"
+class TestTracedMemory(DriverSuite):
+    stack = "trace(limit=3) | memory"
     persistent = False
 
 
@@ -45,8 +36,8 @@ class PassThrough(Wrapper):
     name = "pass"
 
 
-class TestPassThrough(StackSuite):
-    spec = "pass | trace | pass | posix"
+class TestPassThrough(DriverSuite):
+    stack = "pass | trace | pass | posix"
 
     @pytest.fixture(autouse=True)
     def known(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,7 @@ import pytest
 from holding import HoldingDriver
 
 import pnc_vol
-from pnc_vol.drivers.base import Driver, Wrapper
-from pnc_vol.drivers.stack import open_stack, register
-from pnc_vol.testing.driver_suite import DriverSuite
+from pnc_vol.testing.driver_suite import Driver, DriverSuite, Wrapper, register
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +40,7 @@ class Calls(Wrapper):
 
 
 class TestHolding(DriverSuite):
-    def make(self, path: str, *, writable: bool = True) -> Driver:
-        return open_stack("trace | hold | posix", path, writable=writable)
-
+    stack = "trace | hold | posix"
     threads = False
 
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.drivers.base import Capabilities, Driver, OpenContext
+from pnc_vol.drivers.base import Capabilities, OpenContext
 from pnc_vol.drivers.memory import MemoryDriver
-from pnc_vol.drivers.stack import open_stack, register
-from pnc_vol.testing.driver_suite import DriverSuite
+from pnc_vol.testing.driver_suite import Driver, DriverSuite, open_stack, register
 
 PATH = "shelf://books/x.nc"
 

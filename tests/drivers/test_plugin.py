@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
+import options
 import pytest
 
 import pnc_vol
-from pnc_vol.drivers import stack
-from pnc_vol.drivers.base import Driver, Wrapper
-from pnc_vol.drivers.memory import MemoryDriver
-from pnc_vol.testing.driver_suite import DriverSuite, extents_of
+from pnc_vol.testing.driver_suite import DriverSuite, Wrapper, extents_of, open_stack, register
 
+GROUP = "pnc_vol.drivers"
 FOLDER = Path(__file__).parents[2] / "examples" / "plugin_driver"
 
 
-def example() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("pnc_vol_verify", FOLDER / "pnc_vol_verify.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def known() -> None:
+    options.load_plugins("verify")
 
 
+@pytest.mark.usefixtures("known")
 class TestVerify(DriverSuite):
-    @pytest.fixture(autouse=True)
-    def known(self) -> None:
-        stack.register("verify", example().VerifyDriver)
-
-    def make(self, path: str, *, writable: bool = True) -> Driver:
-        return stack.open_stack("verify(retries=1) | posix", path, writable=writable)
+    stack = "verify(retries=1) | posix"
 
 
 class Forgetful(Wrapper):
@@ -51,18 +40,20 @@ class Forgetful(Wrapper):
         super().write(extents, memory, collective=collective)
 
 
+@pytest.mark.usefixtures("known")
 def test_the_same_bytes_may_go_to_several_places(tmp_path: Path) -> None:
     """As fill values do."""
-    stack.register("verify", example().VerifyDriver)
     with pnc_vol.File(tmp_path / "x.nc", "w", driver="verify | posix") as f:
         f.create_dataset("x", (2, 3, 3), "i4", maxshape=(None, 40, 5), fillvalue=7)
     with pnc_vol.File(tmp_path / "x.nc") as f:
         assert (f["x"][...] == 7).all()
 
 
+@pytest.mark.usefixtures("known")
 @pytest.mark.parametrize("retries", [0, 1])
 def test_what_storage_loses_is_seen(retries: int) -> None:
-    driver = example().VerifyDriver(Forgetful(MemoryDriver()), retries=retries)
+    register("forgetful", Forgetful)
+    driver = open_stack(f"verify(retries={retries}) | forgetful | memory", None, writable=True)
     extents, memory = extents_of((0, 2, 3), (4, 2, 0)), np.arange(1, 6, dtype=np.uint8)
     if retries:
         driver.write(extents, memory)
@@ -84,13 +75,12 @@ def test_its_entry_point_makes_it_known(tmp_path: Path, monkeypatch: pytest.Monk
     info = tmp_path / "pnc_vol_verify-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    points = project["entry-points"][stack.GROUP]
-    (info / "entry_points.txt").write_text(f"[{stack.GROUP}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()))
+    points = project["entry-points"][GROUP]
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    assert stack.registered()["verify"] == "wrapper"
-    driver = stack.open_stack("verify | memory", None, writable=True)
+    driver = open_stack("verify | memory", None, writable=True)
     driver.write(extents_of((0, 1, 0)), np.ones(1, np.uint8))
     assert driver.statistics()["verify.verified_bytes"] == 1
     assert driver.describe() == "verify | memory"

@@ -11,12 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pnc_vol.drivers.base import OpenContext
-from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import ClosedFileError
-from pnc_vol.extents.model import Extents
-from pnc_vol.system import REAL, System
-from pnc_vol.testing.driver_suite import extents_of
+from pnc_vol.testing.driver_suite import Driver, Extents, extents_of, open_stack
 from pnc_vol.testing.faults import FaultSystem, HookedSystem, TraceSystem
 
 
@@ -26,8 +22,8 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "file")
 
 
-def opened(path: str, system: System = REAL) -> PosixDriver:
-    return PosixDriver.open(path, OpenContext(system=system))
+def opened(path: str, system: HookedSystem | None = None) -> Driver:
+    return open_stack("posix", path, writable=True, system=system or HookedSystem())
 
 
 def dealt(count: int, length: int, gap: int = 0) -> tuple[Extents, np.ndarray]:

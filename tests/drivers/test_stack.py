@@ -8,11 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from other_process import fresh
 
 import pnc_vol
-from pnc_vol.drivers.base import Wrapper
 from pnc_vol.drivers.memory import MemoryDriver
-from pnc_vol.drivers.stack import open_stack, parse_stack, register, registered, stack_capabilities
+from pnc_vol.drivers.stack import registered, stack_capabilities
+from pnc_vol.drivers.stack_text import parse_stack, written_layer
+from pnc_vol.testing.driver_suite import Wrapper, open_stack, register
 from pnc_vol.testing.faults import TraceSystem
 
 
@@ -20,13 +24,58 @@ def opened(spec: str, **kwargs):
     return open_stack(spec, None, writable=True, **kwargs)
 
 
-def test_options_are_read_as_what_they_look_like() -> None:
-    (layer,) = parse_stack(" a-b_1 ( x=1, y = 2.5,t=true , f=False, s=out|in.json, q='1, 2', e=) ")
-    assert layer.name == "a-b_1"
-    assert layer.options == {
-        "x": 1, "y": 2.5, "t": True, "f": False, "s": "out|in.json", "q": "1, 2", "e": "",
-    }  # fmt: skip
-    assert parse_stack("a()")[0].options == {}
+names = st.from_regex(r"[A-Za-z0-9_-]+", fullmatch=True)
+keys = st.from_regex(r"[a-z_][a-z0-9_]*", fullmatch=True)
+values = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), st.text())
+layers = st.tuples(names, st.dictionaries(keys, values, max_size=4))
+
+
+def typed(options):
+    return {key: (type(value), value) for key, value in options.items()}
+
+
+@given(st.lists(layers, min_size=1, max_size=4))
+def test_what_is_written_is_parsed(wanted: list[tuple[str, dict[str, object]]]) -> None:
+    found = parse_stack(" | ".join(written_layer(name, options) for name, options in wanted))
+    assert [(layer.name, typed(layer.options)) for layer in found] == [(n, typed(o)) for n, o in wanted]
+
+
+@given(st.text(alphabet="ab1|(),='\" \t-.", max_size=30))
+def test_any_text_is_a_stack_or_an_error(text: str) -> None:
+    try:
+        layers = parse_stack(text)
+    except ValueError:
+        return
+    assert parse_stack(" | ".join(written_layer(layer.name, layer.options) for layer in layers)) == layers
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("'it''s'", "it's"),
+        ('"a ""b"" c"', 'a "b" c'),
+        ("'1'", "1"),
+        ("a(1).json", "a(1).json"),
+        ("'a | b, (c'", "a | b, (c"),
+        (" true ", True),
+        ("False", False),
+        ("1e3", 1000.0),
+        ("out|in.json", "out|in.json"),
+        ("", ""),
+    ],
+)
+def test_values(text: str, value: object) -> None:
+    (layer, last) = parse_stack(f" a-b_1 ( file={text}, limit=5)|posix")
+    assert (layer.name, typed(layer.options)) == ("a-b_1", typed({"file": value, "limit": 5}))
+    assert last.name == "posix"
+
+
+@pytest.mark.parametrize("spec", ["trace(limit=5) | memory", "trace(file='a, b''s.json', limit=7) | trace | memory"])
+def test_an_open_stack_describes_itself(spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    driver = opened(spec)
+    assert parse_stack(driver.describe()) == parse_stack(spec)
+    driver.close()
 
 
 @pytest.mark.parametrize("text", ["", "|", "posix |", "a b", "a(x", "a(x)", "a(1=2)", "a() b", "a | | b"])
@@ -96,8 +145,7 @@ def test_files_must_exist_and_have_names(tmp_path: Path) -> None:
 def test_mpio_needs_a_path() -> None:
     """In a process of its own: MPI can be started once in a process."""
     pytest.importorskip("mpi4py", reason='mpi4py is not installed (pip install "pnc-vol[mpi]")')
-    script = "from pnc_vol.drivers.stack import open_stack; open_stack('mpio', None, writable=True)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = fresh(opened, "mpio")
     assert "ValueError" in done.stderr
     assert "needs the path" in done.stderr
 
