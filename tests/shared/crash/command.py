@@ -14,13 +14,13 @@ import argparse
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 
 from crash.examining import Broken, examine_state, state, states_of
 from crash.running import Scenario, fast_folder, record
 from crash.scenarios import AFTER_DURABLE, SCENARIOS, all_pairs
-from pnc_vol.system import temporary_directory
 
 __all__ = ["main"]
 
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _examine(scenario: Scenario, kind: str, share: int, args: argparse.Namespace) -> tuple[int, list[str]]:
     told: list[str] = []
     n = 0
-    with temporary_directory(fast_folder()) as folder:
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
         recording = record(scenario, folder, _options(args))
         for number, found in states_of(recording, kind, seed=args.seed, count=share):
             n += 1
@@ -98,7 +98,7 @@ def _examine(scenario: Scenario, kind: str, share: int, args: argparse.Namespace
 
 
 def _again(scenario: Scenario, args: argparse.Namespace) -> int:
-    with temporary_directory(fast_folder()) as folder:
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
         recording = record(scenario, folder, _options(args))
         found = state(recording, args.kind, args.state, seed=args.seed)
         print(found.said)

@@ -13,9 +13,6 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from pnc_vol.system import REAL
-from pnc_vol.system.full_io import write_all
-
 __all__ = [
     "Change", "Cut", "Disk", "FolderSynced", "Labelled", "Made", "Mode", "Named", "Renamed", "Stored", "Synced",
     "Unnamed", "Written", "clear",
@@ -209,30 +206,26 @@ class Disk:
             if os.path.dirname(path) and self.names.get(os.path.dirname(path)) not in self.folders:
                 continue  # its folder's own name was lost
             if inode in self.folders:
-                REAL.mkdir(target, self.modes[inode])
+                os.mkdir(target, self.modes[inode])
             elif inode in made:
-                REAL.link(made[inode], target)
+                os.link(made[inode], target)
             else:
-                fd = REAL.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-                try:
-                    if self.files[inode]:
-                        write_all(REAL, fd, self.files[inode], 0)
-                    REAL.fchmod(fd, self.modes[inode])
-                    real[REAL.fstat(fd).st_ino] = inode
-                    for name, value in self.labels.get(inode, {}).items():
-                        REAL.setxattr(target, name, value)
-                finally:
-                    REAL.close(fd)
+                with open(target, "xb") as file:
+                    file.write(self.files[inode])
+                os.chmod(target, self.modes[inode])
+                real[os.stat(target).st_ino] = inode
+                for name, value in self.labels.get(inode, {}).items():
+                    os.setxattr(target, name, value)
                 made[inode] = target
         return real
 
 
 def clear(root: str) -> None:
     """Remove all that is in a folder."""
-    for name in REAL.listdir(root):
+    for name in os.listdir(root):
         path = os.path.join(root, name)
         try:
-            REAL.unlink(path)
+            os.unlink(path)
         except (IsADirectoryError, PermissionError):
             clear(path)
-            REAL.rmdir(path)
+            os.rmdir(path)

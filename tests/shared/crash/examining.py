@@ -24,14 +24,8 @@ from crash.promise import NO_FILE, Contents, broken, read
 from crash.recording import Rebuilt, Recorder
 from crash.running import Recording, placed
 from crash.states import State, kill_points, killed, power_failure
-from pnc_vol.convert.checking import with_header
 from pnc_vol.disk.journal import recover
 from pnc_vol.errors import LogError, PncVolWarning
-from pnc_vol.format.check import check
-from pnc_vol.format.model import Finding
-from pnc_vol.layout.subfiles import subfile_path
-from pnc_vol.system import REAL, System, exists
-from pnc_vol.system.neighbours import UNNAMED
 
 __all__ = ["Broken", "examine", "examine_state", "promised", "state", "states_of"]
 
@@ -208,7 +202,7 @@ class _Look:
     @property
     def file(self) -> str:
         """The file that is there: the path, or the first subfile of a set."""
-        return self.path if exists(REAL, self.path) else subfile_path(self.path, 0)
+        return self.path if os.path.exists(self.path) else f"{self.path}.0000"
 
     def at_state(self, disk: Disk, numbers: Mapping[int, int], torn: bool) -> bool:
         """Read, recover, change, and read again; whether there is a file that was changed."""
@@ -225,31 +219,31 @@ class _Look:
             raise Broken("opening for reading changed the folder")
         return seen.there and self.go_on(system, torn)
 
-    def find(self, system: System, torn: bool) -> None:
+    def find(self, system: Rebuilt, torn: bool) -> None:
         """Where the file did not get its name, look for a temporary one with what is promised."""
         self.path = os.path.join(self.folder, "x.nc")
-        if exists(REAL, self.file):
+        if os.path.exists(self.file):
             return
         allowed = self.allowed + self.recovered * bool(self.said)
-        for name in sorted(REAL.listdir(self.folder)):
-            if name.endswith(UNNAMED):
+        for name in sorted(os.listdir(self.folder)):
+            if name.endswith(".pnctmp"):
                 work = self.path = os.path.join(self.folder, name)
                 if ".0000." in name:
                     # a set is opened by the names of its subfiles
                     recover(system, work, writable=True)
                     self.path = os.path.join(self.folder, "x.nc")
-                    REAL.rename(work, subfile_path(self.path, 0))
+                    os.rename(work, f"{self.path}.0000")
                 with suppress(OSError):
                     seen = self.read(system)
                     if seen is not None and not broken(seen, allowed, torn=torn, all_known=self.all_known):
                         return
                 if self.path != work:
-                    REAL.rename(subfile_path(self.path, 0), work)
+                    os.rename(f"{self.path}.0000", work)
         if not allowed[0].there:
             # nothing was flushed to it
             self.path = os.path.join(self.folder, "x.nc")
 
-    def go_on(self, system: System, torn: bool) -> bool:
+    def go_on(self, system: Rebuilt, torn: bool) -> bool:
         try:
             with pnc_vol.File(self.path, "r+", system=system, **self.options) as f:
                 recovered = read(self.path, f)
@@ -265,7 +259,7 @@ class _Look:
         wanted = Contents(recovered.datasets, {**recovered.attrs, "@after the crash": 1}, recovered.groups)
         if wrong := broken(again, [wanted], torn=False, all_known=True):
             raise Broken(f"changed after the crash: {wrong}")
-        if errors := [finding for finding in _findings(self.file) if finding.severity == "error"]:
+        if errors := [one for one in pnc_vol.check(self.file, values=False) if one.severity == "error"]:
             raise Broken(f"after recovery it is no valid file: {errors[0]}")
         return True
 
@@ -296,9 +290,9 @@ class _Look:
             self.said = f"; then opened for writing, and {state.said}"
             self.at_state(state.disk, recorder.real, self.found.torn or state.torn)
 
-    def read(self, system: System) -> Contents | None:
+    def read(self, system: Rebuilt) -> Contents | None:
         """What a reader sees; None if the file need not be readable and is not."""
-        if not exists(REAL, self.file):
+        if not os.path.exists(self.file):
             return NO_FILE
         try:
             with pnc_vol.File(self.path, "r", system=system) as f:
@@ -313,17 +307,9 @@ class _Look:
             raise Broken(f"{when}: {wrong}")
 
 
-def _findings(path: str) -> list[Finding]:
-    fd = REAL.open(path, os.O_RDONLY)
-    try:
-        return with_header(REAL, fd, check)
-    finally:
-        REAL.close(fd)
-
-
 def _listing(folder: str) -> list[tuple[str, int, int]]:
     found = []
-    for name in REAL.listdir(folder):
-        there = REAL.lstat(os.path.join(folder, name))
+    for name in os.listdir(folder):
+        there = os.lstat(os.path.join(folder, name))
         found.append((name, there.st_size, there.st_mtime_ns))
     return found

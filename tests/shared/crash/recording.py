@@ -34,9 +34,6 @@ from crash.disk import (
     Unnamed,
     Written,
 )  # fmt: skip
-from pnc_vol.disk.identity import ATTRIBUTE
-from pnc_vol.system import REAL, System
-from pnc_vol.system.full_io import read_at
 from pnc_vol.testing.faults import HookedSystem
 
 __all__ = ["RECORDED", "UNCHANGING", "Rebuilt", "Recorder"]
@@ -64,7 +61,7 @@ class Recorder(HookedSystem):
     ----------
     root : str
         A folder that exists; what is in it is where the recording begins.
-    inner : System
+    inner : HookedSystem, optional
     token : int
         After which the random parts of names begin; names of an earlier recording may be in the folder.
 
@@ -89,9 +86,9 @@ class Recorder(HookedSystem):
     [Made(path='a', inode=1, mode=384, folder=False), Written(inode=1, offset=2, data=b'xy'), Synced(inode=1)]
     """
 
-    def __init__(self, root: str, inner: System = REAL, *, token: int = 0) -> None:
-        super().__init__(inner)
-        self.root = inner.realpath(root)
+    def __init__(self, root: str, inner: HookedSystem | None = None, *, token: int = 0) -> None:
+        super().__init__(inner or HookedSystem())
+        self.root = self.inner.realpath(root)
         self.changes: list[Change] = []
         self.real: dict[int, int] = {}
         """Real inode numbers, by inode."""
@@ -118,8 +115,9 @@ class Recorder(HookedSystem):
             else:
                 self._now.files[inode] = bytearray(self._content(os.path.join(self.root, path)))
                 with suppress(OSError):
-                    value = self.inner.getxattr(os.path.join(self.root, path), ATTRIBUTE)
-                    self._now.apply(Labelled(inode, ATTRIBUTE, value))
+                    for label in os.listxattr(os.path.join(self.root, path)):
+                        value = self.inner.getxattr(os.path.join(self.root, path), label)
+                        self._now.apply(Labelled(inode, label, value))
 
     def _content(self, path: str) -> bytes:
         fd = self.inner.open(path, os.O_RDONLY)
@@ -130,7 +128,7 @@ class Recorder(HookedSystem):
 
     def _bytes_of(self, fd: int) -> bytes:
         content = bytearray(self.inner.fstat(fd).st_size)
-        return bytes(content[: read_at(self.inner, fd, memoryview(content), 0)])
+        return bytes(content[: self.inner.pread_into(fd, content, 0)])
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name not in RECORDED:
@@ -226,7 +224,7 @@ class Recorder(HookedSystem):
     def _note_copy_range(self, done: int, source: int, target: int, nbytes: int, start: int, offset: int) -> None:
         if inode := self._handles.get(target):
             data = bytearray(done)
-            read_at(self.inner, target, memoryview(data), offset)
+            self.inner.pread_into(target, data, offset)
             self._add(Written(inode, offset, bytes(data)))
 
     def _note_ftruncate(self, result: Any, fd: int, nbytes: int) -> None:
@@ -305,11 +303,11 @@ class Rebuilt(HookedSystem):
     ----------
     numbers : dict of int to int
         What to say, by the real inode number.
-    inner : System
+    inner : HookedSystem, optional
     """
 
-    def __init__(self, numbers: dict[int, int], inner: System = REAL) -> None:
-        super().__init__(inner)
+    def __init__(self, numbers: dict[int, int], inner: HookedSystem | None = None) -> None:
+        super().__init__(inner or HookedSystem())
         self.numbers = numbers
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from crash.disk import Change, Disk, clear
 from crash.promise import NO_FILE, Contents, Step
 from crash.recording import Rebuilt, Recorder
 from pnc_vol.errors import PncVolWarning
-from pnc_vol.system import REAL, System, exists, scratch_folder
+from pnc_vol.testing.faults import HookedSystem
 
 __all__ = ["Recording", "Run", "Scenario", "fast_folder", "placed", "record"]
 
@@ -40,7 +41,7 @@ class Run:
     numbers : dict, inode numbers that files shall have, by the real ones; set where a scenario begins with a crash.
     """
 
-    def __init__(self, folder: str, system: System, options: Mapping[str, Any]) -> None:
+    def __init__(self, folder: str, system: HookedSystem, options: Mapping[str, Any]) -> None:
         self.folder = folder
         self.path = os.path.join(folder, "x.nc")
         self.system = system
@@ -116,7 +117,7 @@ def placed(options: Mapping[str, Any], folder: str) -> dict[str, Any]:
 
 def fast_folder() -> str:
     """Where states are rebuilt: in memory, if there is such a folder."""
-    return _MEMORY if exists(REAL, _MEMORY) else scratch_folder()
+    return _MEMORY if os.path.exists(_MEMORY) else tempfile.gettempdir()
 
 
 def record(scenario: Scenario, folder: str, options: Mapping[str, Any] | None = None) -> Recording:
@@ -131,10 +132,10 @@ def record(scenario: Scenario, folder: str, options: Mapping[str, Any] | None = 
     given = placed({**scenario.options, **(options or {})}, folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PncVolWarning)
-        beginning = Run(folder, REAL, options or {})
+        beginning = Run(folder, HookedSystem(), options or {})
         first = NO_FILE if scenario.before is None else scenario.before(beginning)
         again = bool(beginning.numbers)
-        system = Recorder(folder, Rebuilt(beginning.numbers) if again else REAL, token=again << 16)
+        system = Recorder(folder, Rebuilt(beginning.numbers) if again else None, token=again << 16)
         run = Run(folder, system, given)
         try:
             scenario.program(run)

@@ -27,7 +27,6 @@ from crash.promise import NO_FILE, Contents, contents_of
 from crash.running import Run, Scenario, record
 from pnc_vol.convert.hdf5 import convert
 from pnc_vol.convert.repack import repack_on
-from pnc_vol.system import REAL
 
 __all__ = ["AFTER_DURABLE", "SCENARIOS", "all_pairs", "changes"]
 
@@ -175,7 +174,7 @@ RECORD_COURSES: tuple[Sequence[str], ...] = (
 
 def storage(run: Run) -> Contents:
     """No file, and a folder for caches."""
-    REAL.mkdir(os.path.join(run.folder, "nvm"), 0o700)
+    os.mkdir(os.path.join(run.folder, "nvm"), 0o700)
     return NO_FILE
 
 
