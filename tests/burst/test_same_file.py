@@ -31,7 +31,8 @@ def test_random_programs(seed: int, tmp_path: pathlib.Path) -> None:
     for store in ("memory", "log"):
         folder = tmp_path / store
         folder.mkdir()
-        config = options.normal({"store": store, "burst_buf_flush_buffer_size": ROUNDS[seed % 4]})
+        late = {"publish": "close" if seed % 3 == 1 else "create", "durable": seed % 5 == 2}
+        config = options.normal({"store": store, "burst_buf_flush_buffer_size": ROUNDS[seed % 4], **late})
         engine.execute(engine.made(f"same {seed}", config), str(folder))
         files.append((folder / "x.nc").read_bytes())
     assert files[0] == files[1]
