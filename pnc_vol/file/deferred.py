@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.errors import DeferredCloseError, RankError
 from pnc_vol.file.session import Session
+from pnc_vol.interruptions import is_interruption
 from pnc_vol.late import late
 from pnc_vol.ranks.comm import Comm
-from pnc_vol.system import is_interruption
 
 if TYPE_CHECKING:
     import json

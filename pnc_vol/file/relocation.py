@@ -101,9 +101,7 @@ def copied(
     return copy
 
 
-def complete_copy(
-    comm: Comm, disk: StoredFile, copy: Copy, target: Layout, fill: Callable[[Driver], object]
-) -> None:
+def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, target: Layout, fill: Callable[[Driver], object]) -> None:
     """Fill the copy, and work on it from now on (collective); it is dropped on all ranks if that fails on one."""
     try:
         with comm.errors_shared():
