@@ -16,7 +16,7 @@
 `ids`                ``obj.id``; `storage_info`: its answers about type, space and creation properties
 `display`            what notebooks show of objects, and ``tree``
 `module`             is_hdf5, get_config, version; `hdf5_drivers`: register_driver; `virtual`: VirtualLayout
-`patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides, `hdf5_constants`: their numbers
+`patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides, and their numbers
 `file_options`       the options of `File` for type checkers
 ===================  ==============================================================================
 

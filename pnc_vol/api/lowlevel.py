@@ -19,14 +19,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pnc_vol.api import ids, storage_info
-from pnc_vol.api.hdf5_constants import CONSTANTS
 from pnc_vol.api.ignored_options import FILTER_IDS
 from pnc_vol.api.module import get_config, is_hdf5, version
 from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink
 from pnc_vol.mapping import special
 from pnc_vol.mapping.references import Reference, RegionReference
 
-__all__ = ["Standin", "contents"]
+__all__ = ["CONSTANTS", "UNLIMITED", "Standin", "contents"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,3 +107,88 @@ def contents() -> dict[str, dict[str, Any]]:
         },
     }  # fmt: skip
     return {name: {**CONSTANTS.get(name, {}), **named.get(name, {})} for name in {**CONSTANTS, **named}}
+
+
+UNLIMITED = 2**64 - 1
+"""The length without limit, and that of a string of varying length."""
+
+# fmt: off
+CONSTANTS: dict[str, dict[str, int]] = {
+    "h5": {
+        "ITER_INC": 0, "ITER_DEC": 1, "ITER_NATIVE": 2, "INDEX_NAME": 0, "INDEX_CRT_ORDER": 1,
+    },
+    "h5d": {
+        "COMPACT": 0, "CONTIGUOUS": 1, "CHUNKED": 2, "ALLOC_TIME_DEFAULT": 0, "ALLOC_TIME_LATE": 2,
+        "ALLOC_TIME_EARLY": 1, "ALLOC_TIME_INCR": 3, "SPACE_STATUS_NOT_ALLOCATED": 0, "SPACE_STATUS_PART_ALLOCATED": 1,
+        "SPACE_STATUS_ALLOCATED": 2, "FILL_TIME_ALLOC": 0, "FILL_TIME_NEVER": 1, "FILL_TIME_IFSET": 2,
+        "FILL_VALUE_UNDEFINED": 0, "FILL_VALUE_DEFAULT": 1, "FILL_VALUE_USER_DEFINED": 2, "VIRTUAL": 3,
+        "VDS_FIRST_MISSING": 0, "VDS_LAST_AVAILABLE": 1,
+    },
+    "h5f": {
+        "ACC_TRUNC": 2, "ACC_EXCL": 4, "ACC_RDWR": 1, "ACC_RDONLY": 0, "ACC_SWMR_WRITE": 32, "ACC_SWMR_READ": 64,
+        "SCOPE_LOCAL": 0, "SCOPE_GLOBAL": 1, "CLOSE_DEFAULT": 0, "CLOSE_WEAK": 1, "CLOSE_SEMI": 2, "CLOSE_STRONG": 3,
+        "OBJ_FILE": 1, "OBJ_DATASET": 2, "OBJ_GROUP": 4, "OBJ_DATATYPE": 8, "OBJ_ATTR": 16, "OBJ_ALL": 31,
+        "OBJ_LOCAL": 32, "UNLIMITED": UNLIMITED, "LIBVER_EARLIEST": 0, "LIBVER_LATEST": 4, "LIBVER_V18": 1,
+        "LIBVER_V110": 2, "LIBVER_V112": 3, "LIBVER_V114": 4, "LIBVER_V200": 5, "FILE_IMAGE_OPEN_RW": 1,
+        "FSPACE_STRATEGY_FSM_AGGR": 0, "FSPACE_STRATEGY_PAGE": 1, "FSPACE_STRATEGY_AGGR": 2, "FSPACE_STRATEGY_NONE": 3,
+    },
+    "h5fd": {
+        "MEM_DEFAULT": 0, "MEM_SUPER": 1, "MEM_BTREE": 2, "MEM_DRAW": 3, "MEM_GHEAP": 4, "MEM_LHEAP": 5, "MEM_OHDR": 6,
+        "MEM_NTYPES": 7, "MPIO_INDEPENDENT": 0, "MPIO_COLLECTIVE": 1, "CORE": 576460752303423488,
+        "FAMILY": 576460752303423489, "LOG": 576460752303423490, "MPIO": -1, "MPIPOSIX": -1,
+        "MULTI": 576460752303423491, "SEC2": 576460752303423493, "DIRECT": -1, "STDIO": 576460752303423495,
+        "ROS3D": -1, "WINDOWS": -1, "LOG_LOC_READ": 2, "LOG_LOC_WRITE": 4, "LOG_LOC_SEEK": 8, "LOG_LOC_IO": 14,
+        "LOG_FILE_READ": 16, "LOG_FILE_WRITE": 32, "LOG_FILE_IO": 48, "LOG_FLAVOR": 64, "LOG_NUM_READ": 128,
+        "LOG_NUM_WRITE": 256, "LOG_NUM_SEEK": 512, "LOG_NUM_IO": 1920, "LOG_TIME_OPEN": 2048, "LOG_TIME_READ": 8192,
+        "LOG_TIME_WRITE": 16384, "LOG_TIME_SEEK": 32768, "LOG_TIME_CLOSE": 131072, "LOG_TIME_IO": 260096,
+        "LOG_ALLOC": 262144, "LOG_ALL": 1048575, "fileobj_driver": 576460752303423496,
+    },
+    "h5g": {
+        "CRT_ORDER_TRACKED": 1, "UNKNOWN": -1, "LINK": 3, "GROUP": 0, "DATASET": 1, "TYPE": 2, "LINK_ERROR": -1,
+        "LINK_HARD": 0, "LINK_SOFT": 1,
+    },
+    "h5i": {
+        "INVALID_HID": -1, "BADID": -1, "FILE": 1, "GROUP": 2, "DATASPACE": 4, "DATASET": 5, "ATTR": 7,
+        "GENPROP_CLS": 10, "GENPROP_LST": 11, "DATATYPE": 3,
+    },
+    "h5l": {
+        "TYPE_HARD": 0, "TYPE_SOFT": 1, "TYPE_EXTERNAL": 64,
+    },
+    "h5o": {
+        "TYPE_GROUP": 0, "TYPE_DATASET": 1, "TYPE_NAMED_DATATYPE": 2, "COPY_SHALLOW_HIERARCHY_FLAG": 1,
+        "COPY_EXPAND_SOFT_LINK_FLAG": 2, "COPY_EXPAND_EXT_LINK_FLAG": 4, "COPY_EXPAND_REFERENCE_FLAG": 8,
+        "COPY_WITHOUT_ATTR_FLAG": 16, "COPY_PRESERVE_NULL_FLAG": 32,
+    },
+    "h5p": {
+        "CRT_ORDER_TRACKED": 1, "CRT_ORDER_INDEXED": 2,
+    },
+    "h5r": {
+        "OBJECT": 0, "DATASET_REGION": 1,
+    },
+    "h5s": {
+        "SELECT_NOOP": -1, "SELECT_SET": 0, "SELECT_OR": 1, "SELECT_AND": 2, "SELECT_XOR": 3, "SELECT_NOTB": 4,
+        "SELECT_NOTA": 5, "SELECT_APPEND": 6, "SELECT_PREPEND": 7, "SELECT_INVALID": 8, "UNLIMITED": UNLIMITED,
+        "NO_CLASS": -1, "SCALAR": 0, "SIMPLE": 1, "NULL": 2, "SEL_ERROR": -1, "SEL_NONE": 0, "SEL_POINTS": 1,
+        "SEL_HYPERSLABS": 2, "SEL_ALL": 3,
+    },
+    "h5t": {
+        "NO_CLASS": -1, "INTEGER": 0, "FLOAT": 1, "TIME": 2, "STRING": 3, "BITFIELD": 4, "OPAQUE": 5, "COMPOUND": 6,
+        "REFERENCE": 7, "ENUM": 8, "VLEN": 9, "ARRAY": 10, "COMPLEX": 11, "SGN_NONE": 0, "SGN_2": 1, "ORDER_LE": 0,
+        "ORDER_BE": 1, "ORDER_VAX": 2, "ORDER_NONE": 4, "DIR_DEFAULT": 0, "DIR_ASCEND": 1, "DIR_DESCEND": 2,
+        "STR_NULLTERM": 0, "STR_NULLPAD": 1, "STR_SPACEPAD": 2, "NORM_IMPLIED": 0, "NORM_MSBSET": 1, "NORM_NONE": 2,
+        "CSET_ASCII": 0, "PAD_ZERO": 0, "PAD_ONE": 1, "PAD_BACKGROUND": 2, "ORDER_NATIVE": 0, "BKG_NO": 0,
+        "BKG_TEMP": 1, "BKG_YES": 2, "VARIABLE": UNLIMITED, "CSET_UTF8": 1,
+    },
+    "h5z": {
+        "CLASS_T_VERS": 1, "FILTER_LZF": 32000, "FILTER_ERROR": -1, "FILTER_NONE": 0, "FILTER_ALL": 0,
+        "FILTER_DEFLATE": 1, "FILTER_SHUFFLE": 2, "FILTER_FLETCHER32": 3, "FILTER_SZIP": 4, "FILTER_NBIT": 5,
+        "FILTER_SCALEOFFSET": 6, "FILTER_RESERVED": 256, "FILTER_MAX": 65535, "FLAG_DEFMASK": 255, "FLAG_MANDATORY": 0,
+        "FLAG_OPTIONAL": 1, "FLAG_INVMASK": 65280, "FLAG_REVERSE": 256, "FLAG_SKIP_EDC": 512,
+        "SZIP_ALLOW_K13_OPTION_MASK": 1, "SZIP_CHIP_OPTION_MASK": 2, "SZIP_EC_OPTION_MASK": 4,
+        "SZIP_NN_OPTION_MASK": 32, "SZIP_MAX_PIXELS_PER_BLOCK": 32, "SO_FLOAT_DSCALE": 0, "SO_FLOAT_ESCALE": 1,
+        "SO_INT": 2, "SO_INT_MINBITS_DEFAULT": 0, "FILTER_CONFIG_ENCODE_ENABLED": 1, "FILTER_CONFIG_DECODE_ENABLED": 2,
+        "ERROR_EDC": -1, "DISABLE_EDC": 0, "ENABLE_EDC": 1, "NO_EDC": 2,
+    },
+}
+# fmt: on
+"""The constants by module. `LIBVER_LATEST` is that of HDF5 1.14, whose interface this package stands for."""

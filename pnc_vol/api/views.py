@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError, did_you_mean
-from pnc_vol.extents.numpy_index import elements
+from pnc_vol.extents.place import elements
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import conform
 from pnc_vol.mapping.special import check_string_dtype

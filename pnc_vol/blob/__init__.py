@@ -14,11 +14,9 @@
 `subfile_set`           the subfiles of an open set: a session for each, a flush of all
 `set_driver`            addresses over the drivers of subfiles
 `map_agreement`         which decomposition map each variable of a set gets
-`map_proposals`         what ranks tell each other of maps
 `posted_runs`           what a rank posted to the variables of a set, as runs
 `physical_definitions`  what is defined in a subfile
 `replay`                replays a set into one file: coverage, the header, the report
-`new_file`              a file that all ranks write, and that takes its name when it is whole
 `gathering`             copies values from blobs to the places of the canonical layout
 `hdf5/`                 the same in HDF5 files of two datasets of bytes, which are written at the close
 ======================  ========================================================================================

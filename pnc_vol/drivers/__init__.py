@@ -16,7 +16,6 @@ module           what it does
 `progress`       wrapper, during one flush: tells a function of the user how far the writing is
 `staged`         wrapper: a new layout of a file that has no name, until the end of the flush
 `descriptor`     a file by its descriptor: used by `posix`, and by `mpio` for the independent calls of one rank
-`mpi_file`       a file by MPI-IO alone: what one rank moves where it has no descriptor
 `vectored_io`    from extents to few large calls of `pread` and `pwrite`
 `byte_copy`      arithmetic on extents, and copies of many pieces from memory to memory
 `mmap_guard`     reads a memory-mapped file safely: handles SIGBUS

@@ -14,7 +14,7 @@ Rules
 4. Open MPI loses the error of a collective write when the disk is full; there the file's size is looked at afterwards,
    on all ranks. What stays unseen is a full disk under a file that already had its size.
 5. `resize`, `sync` and `close` are called by all ranks together, as `open` is.
-6. What a rank moves by itself goes by a descriptor where that is sound (`descriptor`), else by MPI-IO (`mpi_file`);
+6. What a rank moves by itself goes by a descriptor where that is sound (`descriptor`), else by MPI-IO (`MpiFile`);
    with the option ``direct=false`` always by MPI-IO. With a descriptor the file is opened by MPI-IO when the first
    collective call needs it, through the descriptor: by then the file may have another name, and its name may stand for
    another file. Where the system has no path for a descriptor, MPI-IO opens the file at once.
@@ -25,6 +25,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ import numpy as np
 
 from pnc_vol.drivers.base import Capabilities, Memory, OpenContext
 from pnc_vol.drivers.byte_copy import (
+    Bytes,
     check,
     copy_pieces,
     in_order,
@@ -42,10 +44,9 @@ from pnc_vol.drivers.byte_copy import (
     without_overlap,
 )
 from pnc_vol.drivers.descriptor import Descriptor, one_node
-from pnc_vol.drivers.mpi_file import MpiFile
 from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, opened, os_errors, types_are_broken
 from pnc_vol.drivers.root import Root
-from pnc_vol.drivers.vectored_io import put_extents
+from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents import blocks
 from pnc_vol.extents.model import Extents
 from pnc_vol.ranks.comm import Comm, serial
@@ -53,7 +54,7 @@ from pnc_vol.ranks.comm import Comm, serial
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["MpioDriver"]
+__all__ = ["MpiFile", "MpioDriver"]
 
 ROUND = 1 << 30
 """Bytes of one MPI call at most."""
@@ -391,3 +392,86 @@ class MpioDriver(Root):
             raise failure
         if stage is not None and not writing:
             copy_pieces(memory, part.place, stage, inside, part.length)
+
+
+class MpiFile:
+    """An open file of MPI-IO, which its user closes.
+
+    Parameters
+    ----------
+    file : mpi4py.MPI.File
+        Its view is plain bytes.
+    path : str
+        For messages.
+    round_bytes : int
+        Bytes of one MPI call at most.
+    lock : RLock
+        Held in every call: not every MPI lets two threads in at once.
+    """
+
+    def __init__(self, file: Any, path: str, round_bytes: int, lock: AbstractContextManager[Any]) -> None:
+        self._file = file
+        self._path = path
+        self._round = round_bytes
+        self._lock = lock
+
+    def put(self, buffers: memoryview | list[memoryview], offset: int) -> int:
+        """Write all; the calls that it took."""
+        from mpi4py import MPI
+
+        status = MPI.Status()
+        calls = 0
+        for view in buffers if isinstance(buffers, list) else [buffers]:
+            while view.nbytes:
+                part = view[: self._round]
+                with self._lock, os_errors(self._path, f"write of {part.nbytes} bytes at offset {offset}"):
+                    self._file.Write_at(offset, [part, part.nbytes, MPI.BYTE], status)
+                done = int(status.Get_count(MPI.BYTE))
+                if done <= 0:
+                    raise OSError(errno.EIO, f"MPI-IO wrote 0 of {part.nbytes} bytes at offset {offset}", self._path)
+                # Open MPI says so when it wrote less; writing on brings the reason out.
+                view, offset, calls = view[done:], offset + done, calls + 1
+        return calls
+
+    def get(self, buffers: memoryview | list[memoryview], offset: int) -> int:
+        """Read as far as the file goes; bytes."""
+        from mpi4py import MPI
+
+        status = MPI.Status()
+        done = 0
+        for view in buffers if isinstance(buffers, list) else [buffers]:
+            for start in range(0, view.nbytes, self._round):
+                part = view[start : start + self._round]
+                with self._lock, os_errors(self._path, f"read of {part.nbytes} bytes at offset {offset + done}"):
+                    self._file.Read_at(offset + done, [part, part.nbytes, MPI.BYTE], status)
+                got = int(status.Get_count(MPI.BYTE))
+                done += got
+                if got < part.nbytes:
+                    return done
+        return done
+
+    def read(self, extents: Extents, memory: Bytes) -> tuple[int, int]:
+        """Bytes of the extents that were read, and calls."""
+        return get_extents(extents, memory, self.get)
+
+    def look(self, end: int, nbytes: int, use: Callable[[Bytes], None]) -> bool:
+        """False: there is nothing to map."""
+        return False
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        with self._lock, os_errors(self._path, "size"):
+            return int(self._file.Get_size())
+
+    def resize(self, nbytes: int, mpi: Any) -> None:
+        """Cut or extend the file; all ranks together."""
+        with self._lock, os_errors(self._path, f"resize to {nbytes} bytes"):
+            # No rank's earlier write may come after the cut.
+            mpi.Barrier()
+            self._file.Set_size(nbytes)
+
+    def sync(self) -> None:
+        """Nothing: all ranks sync the open file together."""
+
+    def close(self) -> None:
+        """Nothing: all ranks close the open file together."""

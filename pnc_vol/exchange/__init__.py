@@ -11,7 +11,6 @@ module                what it does
 `domains`             which rank writes or reads which part of the file, in which round
 `holes`               what no rank gives of the part of the file that all write together
 `parcels`             pieces of a window as bytes that one rank gives to another, requests for them and answers
-`node_shared_memory`  memory that all ranks of one node share
 ====================  ==========================================================================================
 
 Knows: extents, bytes, ranks, a driver. Does not know: variables, requests.

@@ -21,6 +21,8 @@ Rules
 
 from __future__ import annotations
 
+import os
+import struct
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
@@ -33,7 +35,6 @@ from pnc_vol.exchange.aggregators import Wanted, aggregators
 from pnc_vol.exchange.domains import Domains
 from pnc_vol.exchange.holes import is_whole, weight
 from pnc_vol.exchange.node_parcels import allowed_here
-from pnc_vol.exchange.node_shared_memory import shared_memory
 from pnc_vol.exchange.team import Team
 from pnc_vol.exchange.window_rounds import ReadRounds, Rounds, WriteRounds
 from pnc_vol.extents.model import Extents
@@ -41,7 +42,7 @@ from pnc_vol.ranks.comm import Comm
 from pnc_vol.ranks.places import Nodes
 from pnc_vol.system import REAL
 
-__all__ = ["Sizes", "TwoPhase"]
+__all__ = ["Sizes", "TwoPhase", "shared_memory"]
 
 Bytes = npt.NDArray[np.uint8]
 _Rounds = TypeVar("_Rounds", bound=Rounds)
@@ -267,3 +268,55 @@ class TwoPhase:
         for team in self._teams.values():
             team.free()
         self._teams.clear()
+
+
+_TOLD = struct.Struct("<qqq16s")
+
+
+def shared_memory(comm: Comm, nbytes: int) -> npt.NDArray[np.uint8] | None:
+    """uint8[nbytes] that all ranks have in common, or None on all of them (collective).
+
+    It is given back when the last array of it is gone. Ask only for ranks of one node.
+    """
+    fd, found, told = -1, None, b""
+    token = os.urandom(16)
+    if comm.rank == 0:
+        try:
+            fd = REAL.memory_file()
+            REAL.fallocate(fd, 0, nbytes)
+            found = _mapped(fd, nbytes)
+            found[:16] = np.frombuffer(token, np.uint8)
+            told = _TOLD.pack(REAL.getpid(), fd, nbytes, token)
+        except (OSError, ValueError, MemoryError):
+            found = None
+    try:
+        told = comm.from_root("flush memory", told)
+        if comm.rank and told:
+            found = _opened(*_TOLD.unpack(told))
+        # Until all have it open, the one who made it keeps it.
+        missing = comm.reduce("flush memory", [found is None])[0][0]
+    finally:
+        if fd >= 0:
+            REAL.close(fd)
+    return None if missing else found
+
+
+def _mapped(fd: int, nbytes: int) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(REAL.mmap(fd, nbytes), np.uint8)
+
+
+def _opened(pid: int, number: int, nbytes: int, token: bytes) -> npt.NDArray[np.uint8] | None:
+    """The memory that another process made; None if it cannot be had or is another one's."""
+    try:
+        fd = REAL.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        if REAL.fstat(fd).st_size != nbytes:
+            return None
+        found = _mapped(fd, nbytes)
+        return found if found[:16].tobytes() == token else None
+    except (OSError, ValueError, MemoryError):
+        return None
+    finally:
+        REAL.close(fd)

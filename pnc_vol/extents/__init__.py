@@ -9,7 +9,6 @@ Knows: shapes, integers, numpy. Does not know: variables' names, types, files.
 `fancy`          index arrays and boolean arrays; texts of messages about wrong indices
 `subarrays`      lists of blocks of one dataset (PnetCDF's varn), flattened to runs
 `decomposition`  lists of blocks that come again are checked and flattened once
-`numpy_index`    a selection of an array in memory, as a numpy index
 `place`          from runs to extents: begin, record size, element size
 `merge`          extents made few, disjoint and sorted; the last write wins
 `ranges`         sets of bytes of a file, as arrays

@@ -6,7 +6,6 @@ Knows: batches, layouts, drivers, a communicator. Does not know: names, headers 
 `plan`                posted runs of many variables as merged byte extents
 `execute`             writing what is planned; which request failed when a write does
 `stream`              large writes and reads in blocks, conversion and system calls in two threads
-`data_sieving`        dense small writes as reads and writes of the blocks that cover them
 `agree`               what ranks exchange at a flush
 `failures`             which requests failed, and the error that says so
 `differences`         which definitions differ between ranks, for the message

@@ -9,7 +9,6 @@ module           what it does
 `scan`           the recovery scan: which entries are committed, in which order they are replayed
 `datasets`       finds or makes the dataset that each definition of a log means
 `entry_rows`     very many entries at once as rows of the queue, whose bytes stay in the log until they are written
-`entry_values`   the values of the other entries as a session takes them; checks that an entry fits
 `redo`           posts the entries of all ranks of a job again
 `replay`         replays logs into a file: refusals, order of jobs, the report
 `printing`       a log as text

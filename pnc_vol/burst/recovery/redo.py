@@ -1,7 +1,7 @@
 """Redo: the entries of logs are posted again, in the order in which the job posted them.
 
 Knows: logs, verdicts, sessions. Does not know: where logs are, which dataset a definition means (`datasets`), what an
-entry holds (`entry_values`), what becomes of the logs afterwards (`replay`).
+entry holds (`entry_rows`), what becomes of the logs afterwards (`replay`).
 
 Rules
 -----
@@ -22,12 +22,13 @@ from pnc_vol.burst.batch import log_batches
 from pnc_vol.burst.definitions import Definition, whole_of
 from pnc_vol.burst.encoding import Entry
 from pnc_vol.burst.recovery.datasets import LoggedDatasets
-from pnc_vol.burst.recovery.entry_rows import fitting, rows_of_entries
-from pnc_vol.burst.recovery.entry_values import (
+from pnc_vol.burst.recovery.entry_rows import (
     alike_and_whole,
     blocks_of,
     check_entry,
+    fitting,
     part_of_elements,
+    rows_of_entries,
     values_of_entry,
     whole_elements,
 )
