@@ -37,6 +37,7 @@ class Moment:
     posted : dict
         By path, the elements that were posted since the last flush, of what a log has.
     published : bool, whether the file has its name.
+    objects : dict, the datasets of the model by path.
     """
 
     step: Step | None
@@ -47,6 +48,7 @@ class Moment:
     safe: frozenset[str]
     posted: dict[str, Any] = field(default_factory=dict)
     published: bool = True
+    objects: dict[str, Data] = field(default_factory=dict)
 
 
 def contents(model: Model) -> Contents:
@@ -159,7 +161,8 @@ def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Content
         # what is created has its name at once, or at the close
         run.named = config["publish"] == "create" or name in ("reopen", "close")
     published = run.named
-    return Moment(step, begin, end, contents(run.model), mids, frozenset(safe), posted, published)
+    objects = {path: run.model.data(path) for path in run.model.paths(Data)}
+    return Moment(step, begin, end, contents(run.model), mids, frozenset(safe), posted, published, objects)
 
 
 @dataclass
@@ -180,7 +183,20 @@ def promise(moments: list[Moment], at: int, kind: str) -> Promise:
     allowed = [least.contents] if least else []
     for one in later:
         allowed += [one.contents, *one.mids]
+    for n, one in enumerate(later):
+        earlier = [*([least] if least else []), *later[:n]]
+        allowed += [found for old in earlier if (found := _by_old_names(old, one)).datasets]
     return Promise(least, allowed, done[-1] if done else None)
+
+
+def _by_old_names(old: Moment, new: Moment) -> Contents:
+    """Values of datasets that were moved meanwhile, by the names that the header in the file has of them still."""
+    paths = {id(data): path for path, data in new.objects.items()}
+    moved = {path: paths[id(data)] for path, data in old.objects.items() if id(data) in paths}
+    values = {
+        path: new.contents.datasets[to] for path, to in moved.items() if new.objects.get(path) is not old.objects[path]
+    }
+    return Contents(values, there=False)
 
 
 # ---------------------------------------------------------------------------------------------- examining
