@@ -103,7 +103,7 @@ def flush(
         Definitions differ, a rank failed before the flush, the header or the layout could not be written.
     """
     phases = _Phases(session.counts)
-    comm, defs, disk, epochs = session.comm, session.defs, session.disk, session.epochs
+    comm, defs, disk, queue, epochs = session.comm, session.defs, session.disk, session.posted.queue, session.epochs
     unsafe = disk.sync_error is not None and session.always_durable
     if closing and unsafe:
         # The last chance: what was posted goes to the file, and the close says that it may not be on the disk.
@@ -118,8 +118,11 @@ def flush(
     settled = epochs.settled and (session.file_set is None or session.file_set.settled)
     if not durable and (settled or not carried) and _nothing_to_do(session, flat, agreed):
         _end(session, wrote=False)
-        # posts may have been cancelled, which a log remembers
-        _empty_logs(session, closing=closing, keep=unsafe)
+        if not unsafe:
+            # posts may have been cancelled, which a log remembers
+            queue.after_flush()
+        if closing:
+            _agree_on_logs(session)
         return
     flat = _accept(session, flat, agreed)
     target = defs.next_layout(flat, disk, closing=closing)
@@ -161,7 +164,10 @@ def flush(
         fill(comm, defs.tree, target, target, disk.driver, later, only_lost=True)
         later.clear()
     _end(session, wrote=held and bool(agreed.batches or agreed.drained))
-    _empty_logs(session, closing=closing, keep=unsafe)
+    if not unsafe:
+        queue.after_flush()
+    if closing:
+        _agree_on_logs(session)
     _cut(session, agreed, failed=bool(failures), held=held)
     phases.end("header")
     _report(session, phases.seconds, done)
@@ -213,7 +219,9 @@ def _flush_set(
         encoded = encode(header, check=False) if encoded else b""
     disk.begins_with(header, encoded)
     session.defs.flushed(header)
-    _empty_logs(session, closing=closing)
+    session.posted.queue.after_flush()
+    if closing:
+        _agree_on_logs(session)
     phases.end("header")
     _report(session, phases.seconds, done)
     if failures:
@@ -315,7 +323,8 @@ def _use_layout(
     if comm.size > 1 and target.header.vars != placed.header.vars:
         # No rank goes on with another layout than the others.
         comm.agree("flush layout")
-    if not target.data_end(target.header) and header_size(target.header) < len(disk.header_bytes):
+    header = target.header
+    if not (header.numrecs or target.data_end(header)) and header_size(header) < len(disk.header_bytes):
         # Without data the file ends with its header.
         disk.note_longer()
     elif (
@@ -375,13 +384,9 @@ def _end(session: Session, *, wrote: bool) -> None:
             session.epochs.stop_holding(trouble)
 
 
-def _empty_logs(session: Session, *, closing: bool, keep: bool = False) -> None:
-    """What was posted is in the file: logs are begun anew, unless they are to be kept (collective)."""
-    queue = session.posted.queue
-    if not keep:
-        queue.after_flush()
-    if closing and queue.logged:
-        # No rank removes its log before all have said that theirs are in the file: they are replayed together or not.
+def _agree_on_logs(session: Session) -> None:
+    """No rank removes its log before all have said that theirs are in the file: they are replayed together or not."""
+    if session.posted.queue.logged:
         session.comm.agree("close logs")
 
 
