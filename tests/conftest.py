@@ -174,6 +174,7 @@ NEEDS = {
     "tests/engine/test_mutants.py": "burst",
     "tests/engine/test_reading_threads.py": "burst",
     "tests/file/reads/test_gathered.py::test_blobs": "blob",
+    "tests/file/test_cancelling.py::test_a_log_whose_posts_were_all_cancelled": "burst",
     "tests/file/test_cancelling.py::test_what_hdf5_blobs": "blob",
     "tests/file/test_cancelling.py::test_what_is_cancelled_does_not_come_back_from_a_log": "burst",
     "tests/file/test_combinations.py": "blob",

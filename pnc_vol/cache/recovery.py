@@ -10,7 +10,8 @@ Rules
 1. What must not be carried is refused first (`cache_folders.refuse`), and then nothing is changed.
 2. Bytes that do not have the checksum that their log says, and a log that is damaged, are refused unless `salvage` is
    set, and are then left out.
-3. Carrying twice changes nothing, and a recovery that is killed may be made again: caches are removed at its end.
+3. Carrying twice changes nothing, and a recovery that is killed may be made again: caches are removed at its end. A
+   header is replaced with a journal, so that the file can be read meanwhile.
 4. A cache is never older than its file: a file that has caches is not opened for writing before they are carried or
    given up. They are not carried unasked: a cache knows its file by an inode number, which another program's file of
    that name may have got.
@@ -39,14 +40,18 @@ from pnc_vol.cache.folders import (
     sort_folders,
     temporary_of_folder,
 )
+from pnc_vol.cache.queues import Held as HeldHeader
+from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path, write_journal
 from pnc_vol.disk.journal import recover as complete_journal
 from pnc_vol.disk.locking import Held
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.ranges import Ranges
+from pnc_vol.format.edits import Parts, changed_parts
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
+from pnc_vol.system.full_io import read_at
 from pnc_vol.warn import warn_outside
 
 __all__ = ["CarriedCaches", "carry_caches", "look_after_caches", "replay_caches"]
@@ -166,7 +171,7 @@ def _carry(
         held = [one for cache in caches for one in cache.log.held if one.epoch <= last]
         for one in held:
             grow_file(system, fd, one.reach)
-            write_extents(system, fd, one.extents, one.data)
+            _put_held(path, fd, one, system)
         system.fsync(fd)
     finally:
         system.close(fd)
@@ -177,6 +182,24 @@ def _carry(
     torn = sum(cache.log.torn_bytes for cache in caches)
     if torn:
         report.messages.append(f"{torn} bytes at the ends of extent logs dropped: records that were being written")
+
+
+def _put_held(path: str, fd: int, held: HeldHeader, system: System) -> None:
+    """Write a header or a record count; with a journal, as each header is that takes the place of another one."""
+    parts: Parts = []
+    if held.extents.offset.tolist() == [0]:
+        old, new = bytearray(held.extents.nbytes), held.data.tobytes()
+        del old[read_at(system, fd, memoryview(old), 0) :]
+        parts = changed_parts(bytes(old), new)
+    if is_atomic(parts):
+        write_extents(system, fd, held.extents, held.data)
+        return
+    there, target = system.fstat(fd), system.realpath(path)
+    content = content_of(there.st_ino, bytes(old), new, parts)
+    write_journal(system, journal_path(target), content, 0o600 | there.st_mode & 0o666, durable=True)
+    write_extents(system, fd, held.extents, held.data)
+    system.fsync(fd)
+    forget_journal(system, target)
 
 
 def _by_epoch(caches: Sequence[Cache], wrong: Sequence[Ranges]) -> Iterator[tuple[int, Cache, Ranges]]:

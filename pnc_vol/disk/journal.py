@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from pnc_vol.disk.naming import write_new
 from pnc_vol.format.edits import Parts
 from pnc_vol.late import late
 from pnc_vol.system import System
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 else:
     decode = late("pnc_vol.format.decode")
 
-__all__ = ["content_of", "forget_journal", "is_atomic", "journal_path", "recover"]
+__all__ = ["content_of", "forget_journal", "is_atomic", "journal_path", "recover", "write_journal"]
 
 _HEAD = struct.Struct("<8sQQQI")
 """Magic, inode of the file, bytes of the new header, number of pieces, CRC-32 of what follows."""
@@ -113,6 +114,18 @@ def content_of(inode: int, old: bytes, new: bytes, parts: Parts) -> bytes:
 def _start(header: bytes) -> int:
     """Bytes of the beginning of a header: magic, version and number of records, which has 8 bytes in CDF-5, else 4."""
     return 12 if header[3:4] == b"\x05" else 8
+
+
+def write_journal(system: System, journal: str, content: bytes, mode: int, *, durable: bool) -> None:
+    """Make a journal, in place of one that is not believed; `durable`: it is on stable storage."""
+    try:
+        write_new(system, journal, content, mode, durable=durable)
+    except FileExistsError:
+        system.unlink(journal)
+        write_new(system, journal, content, mode, durable=durable)
+    if durable:
+        # The folder holds the file's own name as well.
+        system.fsync_dir(os.path.dirname(journal) or ".")
 
 
 def forget_journal(system: System, path: str) -> None:

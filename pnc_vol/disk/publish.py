@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path
+from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path, write_journal
 from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import beside, mode_of_new, name_new, write_new
 from pnc_vol.drivers.base import Driver
@@ -370,15 +370,9 @@ class Location:
             mode = 0o600 | there.st_mode & 0o666
             if self._journal[0] != self.work:
                 self._journal = self.work, journal_path(self.work)
-            journal, content = self._journal[1], content_of(there.st_ino, old, new, parts)
-            try:
-                write_new(self.system, journal, content, mode, durable=sync is not None)
-            except FileExistsError:
-                forget_journal(self.system, self.work)
-                write_new(self.system, journal, content, mode, durable=sync is not None)
+            content = content_of(there.st_ino, old, new, parts)
+            write_journal(self.system, self._journal[1], content, mode, durable=sync is not None)
             if sync is not None:
-                # The folder holds the file's own name as well.
-                self.system.fsync_dir(os.path.dirname(self.work) or ".")
                 self._named_for_good = True
         self._torn = old, sync
         return True

@@ -8,6 +8,7 @@ import re
 import shutil
 import tracemalloc
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -21,7 +22,7 @@ from log_bytes import printed
 import pnc_vol
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.testing.driver_suite import extents_of
-from pnc_vol.testing.faults import HookedSystem
+from pnc_vol.testing.faults import HookedSystem, Stopped, StopSystem
 
 
 @pytest.fixture
@@ -300,3 +301,36 @@ def test_a_cache_whose_second_file_cannot_be_made_leaves_no_descriptor(tmp_path:
     ):
         f["a"] = [1, 2, 3]
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_replay_that_is_killed_leaves_a_file_that_can_be_read(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x.nc"
+    hints = {"e10_cache_path": str(nvm), "e10_cache_flush_flag": "flush_onclose"}
+
+    def write(f: Any) -> None:
+        f["x"] = np.full(100, 7)
+        f.flush()
+
+    def look() -> bool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PncVolWarning)
+            with pnc_vol.File(path) as f:
+                assert "x" not in f or set(f["x"][...].tolist()) == {7}
+                return "x" in f
+
+    seen = []
+    for at in range(1, 1000):
+        pnc_vol.File(path, "w").close()
+        killed_job(path, write, "a", hints=hints)
+        system = StopSystem(stop_at=at, torn=100, calls=("pwrite", "pwritev"))
+        with suppress(Stopped):
+            pnc_vol.replay(path, system=system)
+        done = not system.fired
+        system.bury()
+        seen.append(look())
+        if done:
+            break
+        pnc_vol.replay(path)
+        assert look()
+    assert seen == sorted(seen)
+    assert 1 < seen.count(False) < len(seen) - 1, "in some write the new header is in the journal already"
