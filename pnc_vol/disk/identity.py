@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from pnc_vol.system import System
 
-__all__ = ["ATTRIBUTE", "NBYTES", "by_inode", "identify", "identities_of", "identity_of", "shown"]
+__all__ = ["ATTRIBUTE", "NBYTES", "by_inode", "identify", "identities_of", "identity_of", "shown", "sync_label"]
 
 ATTRIBUTE = "user.pnc_vol.id"
 NBYTES = 16
@@ -60,7 +60,7 @@ def identify(system: System, path: str, *, durable: bool = False) -> bytes:
         found = _attribute(system, path)
         return found if len(found) == NBYTES else _by_number(system, path)
     if durable:
-        _sync(system, path)
+        sync_label(system, path)
     return made
 
 
@@ -112,7 +112,8 @@ def _by_number(system: System, path: str) -> bytes:
     return _INODE + (system.stat(path).st_ino & (2**64 - 1)).to_bytes(8, "little")
 
 
-def _sync(system: System, path: str) -> None:
+def sync_label(system: System, path: str) -> None:
+    """Bring the identity that a file was given to stable storage."""
     fd = system.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         system.fsync(fd)

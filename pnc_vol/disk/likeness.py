@@ -5,7 +5,8 @@ Knows: the system. Does not know: what the file holds, or why another one takes 
 Rules
 -----
 1. A copy that takes a file's place has the file's owner, permissions and extended attributes, among which are its
-   access control list and its identity. What the system does not allow is one warning; only the identity must be kept.
+   access control list and its identity. What the system does not allow is one warning; only the identity must be kept,
+   also after a power failure: what is posted to a log later is of this file.
 2. Permissions that were for a group that the copy cannot have are not for the user's own group.
 3. Other names of the file (hard links) stay with the old file. That is a warning, too: they show the old content.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pnc_vol.disk.identity import ATTRIBUTE
+from pnc_vol.disk.identity import ATTRIBUTE, sync_label
 from pnc_vol.system import System
 from pnc_vol.warn import warn_outside
 
@@ -83,6 +84,9 @@ def make_alike(system: System, source: str, there: os.stat_result, target: str, 
             # security.selinux and its like follow rules of the system's own.
             if not name.startswith("security."):
                 lost.append(f"the attribute {name!r}")
+    if ATTRIBUTE in names:
+        # the syncs of data that follow need not bring it to stable storage
+        sync_label(system, target)
     if lost:
         warn_outside(
             f"{shown}: the file is replaced by a copy with a new layout, which could not keep {', '.join(lost)}"

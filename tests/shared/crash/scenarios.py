@@ -342,8 +342,8 @@ def file_object(run: Run) -> None:
 # ------------------------------------------------------------------------------------------- burst buffer
 
 
-def posting(kind: str) -> Callable[[Run], None]:
-    """Posts that are logged, a flush, and posts again."""
+def posting(kind: str, *, moves: bool = False) -> Callable[[Run], None]:
+    """Posts that are logged, a flush, for which a copy takes the file's place if it `moves`, and posts again."""
 
     def program(run: Run) -> None:
         f = run.open("r+")
@@ -353,7 +353,10 @@ def posting(kind: str) -> Callable[[Run], None]:
             with run.step(contents, kind):
                 ACTS[name].do(f)
             if name == "append":
+                contents = ACTS["long attribute"].then(contents) if moves else contents
                 with run.step(contents, "flush" if kind == "log" else "durable"):
+                    if moves:
+                        ACTS["long attribute"].do(f)
                     f.flush()
         with run.step(contents, "flush" if kind == "log" else "durable"):
             f.close()
@@ -491,6 +494,7 @@ def _scenarios() -> Iterator[Scenario]:
     yield Scenario("burst buffer", posting("log"), start, log, {"recover": True}, power=False)
     each = {**log, "burst_buf_sync": "each"}
     yield Scenario("burst buffer, each post synced", posting("safe log"), start, each, {"recover": True})
+    yield Scenario("burst buffer, moved", posting("safe log", moves=True), start, each, {"recover": True})
     yield Scenario("recover a log", recovering, killed_with_a_log, log, {"recover": True}, power=False)
     yield Scenario("drain", drained(False, False), start, {"buffer_size": 4096}, power=False)
     yield Scenario("drain!, drain", drained(True, False), start, {"buffer_size": 4096})
