@@ -157,9 +157,10 @@ class HeldBytes:
 
     def _locked(self, ranges: Ranges) -> AbstractContextManager[None]:
         """In coherent mode, hold locks on ranges until they are queued, or in the file."""
-        return nullcontext() if self.locks is None else self.locks.writing(ranges, self.queue.submit, self._free)
+        return nullcontext() if self.locks is None else self.locks.writing(ranges, self.queue.submit, self.free)
 
-    def _free(self, ranges: Ranges) -> Ranges:
+    def free(self, ranges: Ranges) -> Ranges:
+        """Of ranges those for which nothing waits."""
         return self.queue.done_with(ranges, -1)
 
     def _has_room(self, store: LocalStore, ranges: Ranges) -> bool:

@@ -11,7 +11,9 @@ Rules
 1. Writers and readers of one process use two openings: a lock for reading would replace one for writing of the same
    opening.
 2. Nobody waits for a lock while what it holds itself waits for being submitted: two ranks could wait for each other.
-3. Where the file system has no locks, a warning says so once, at the open, and there are none.
+3. Ctrl-C may leave a lock that nobody gives back. Before one opening waits for a lock, the other one gives back what
+   nothing needs: a process would wait for itself.
+4. Where the file system has no locks, a warning says so once, at the open, and there are none.
 """
 
 from __future__ import annotations
@@ -110,11 +112,16 @@ class RangeLocks:
             yield
             return
         ranges = _fewer(ranges)
+
+        def wait() -> None:
+            ready()
+            self._unlock_all(self._fds[-1])
+
         with self._unlocking:
             self._being_written = ranges
         try:
             with self._watch.phase("waiting"):
-                self._take(self._fds[0], fcntl.F_WRLCK, ranges, ready)
+                self._take(self._fds[0], fcntl.F_WRLCK, ranges, wait)
             yield
         finally:
             with self._unlocking:
@@ -130,19 +137,31 @@ class RangeLocks:
     def unlock_all(self) -> None:
         """Give back all locks for writing: nothing waits any more."""
         if self.works:
-            with suppress(OSError):
-                # up to the end, however long the file is
-                self._system.record_lock(self._fds[0], _SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+            self._unlock_all(self._fds[0])
+
+    def _unlock_all(self, fd: int) -> None:
+        with suppress(OSError):
+            # up to the end, however long the file is
+            self._system.record_lock(fd, _SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
 
     @contextmanager
-    def reading(self, ranges: Ranges, ready: Callable[[], None]) -> Iterator[None]:
-        """Hold locks for reading, after those who write there are through."""
+    def reading(
+        self, ranges: Ranges, ready: Callable[[], None], free: Callable[[Ranges], Ranges]
+    ) -> Iterator[None]:
+        """Hold locks for reading, after those who write there are through; `ready`, `free` as of `writing`."""
         if not self.works or not ranges.start.size:
             yield
             return
         ranges = _fewer(ranges)
+
+        def wait() -> None:
+            ready()
+            with self._unlocking:
+                for fd in self._fds[:-1]:
+                    self._release(fd, free(ranges))
+
         try:
-            self._take(self._fds[-1], fcntl.F_RDLCK, ranges, ready)
+            self._take(self._fds[-1], fcntl.F_RDLCK, ranges, wait)
             yield
         finally:
             self._release(self._fds[-1], ranges)

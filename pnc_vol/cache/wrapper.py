@@ -153,7 +153,7 @@ class CacheDriver(Wrapper):
         if locks is None:
             return nullcontext()
         others = ranges_of(extents.offset, extents.length).minus(self._queue.unsynced())
-        return locks.reading(others, self._queue.submit)
+        return locks.reading(others, self._queue.submit, self._bytes.free)
 
     def read_one(self, array: npt.NDArray[Any], offset: int) -> int:
         if self._reads_below():

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from acts import ACTS, Step
+from acts import ACTS, Step, parts_of
 from crash.promise import Contents, broken, plain
 from model import Data, Impossible, Model
 from options import arguments, cached, logged
@@ -125,6 +125,13 @@ def between(model: Model, step: Step) -> list[Contents]:
         put = copy.deepcopy(model)
         put.data(step.args["path"]).put(step.args["at"], step.args["values"].array)
         found.append(contents(put))
+    if step.act == "write_many":
+        # of several values of an element, an interrupted call may have written any
+        put, done = copy.deepcopy(model), 0
+        for at, part, size in parts_of(step.args["starts"], step.args["counts"])[:-1]:
+            put.data(step.args["path"]).put(at, step.args["values"].array[done : done + size].reshape(part))
+            found.append(contents(put))
+            done += size
     if step.act == "scale":
         found.append(contents(model))
     return found
