@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import NamedTuple
 
 import numpy as np
@@ -50,14 +49,12 @@ class SyncRequest:
     left : Ranges, not begun yet.
     nbytes : int, bytes of these.
     inside : int, threads that carry a part of it.
-    future : Future of None, done when all of it is in the global file, or with the error of a part.
     """
 
-    __slots__ = ("epoch", "future", "inside", "left", "nbytes")
+    __slots__ = ("epoch", "inside", "left", "nbytes")
 
     def __init__(self, epoch: int, left: Ranges) -> None:
         self.epoch, self.inside = epoch, 0
-        self.future: Future[None] = Future()
         self.leave(left)
 
     def leave(self, left: Ranges) -> None:
@@ -137,7 +134,7 @@ class Queues:
     Attributes
     ----------
     alone : bool, no other rank has data.
-    submitted, wait : lists of SyncRequest
+    submitted : deque of SyncRequest, of which something is left, or is being carried.
     busy : dict of int to (int, Ranges)
         Who is at which bytes, of which epoch: a thread by its number, from 1 on; others by numbers below `HEADERS`.
     held : deque of Held, the oldest first.
@@ -150,7 +147,6 @@ class Queues:
         self._pending: dict[int, Pending] = {}
         self._union: Ranges | None = EMPTY
         self.submitted: deque[SyncRequest] = deque()
-        self.wait: list[SyncRequest] = []
         self.busy: dict[int, tuple[int, Ranges]] = {}
         self.held: deque[Held] = deque()
         self.ordered = False
@@ -234,13 +230,14 @@ class Queues:
 
     def submit(self) -> None:
         """Move what is pending to the submitted queue, the oldest epoch first."""
+        for request in list(self.submitted):
+            # of which an interruption came before it was noted that nothing is left of them
+            self._settle(request)
         for epoch in sorted(self._pending):
             ranges = self._pending[epoch].all()
             if ranges.start.size:
                 request = SyncRequest(epoch, ranges)
                 self.submitted.append(request)
-                self.wait = [one for one in self.wait if not one.future.done()]
-                self.wait.append(request)
             # last: what an interruption leaves here as well is carried twice, and nothing is lost
             del self._pending[epoch]
 
@@ -270,7 +267,7 @@ class Queues:
 
     def give_back(self, thread: int, request: SyncRequest | None, ranges: Ranges, error: OSError | None) -> None:
         """A thread is through with what it took, or has failed."""
-        del self.busy[HEADERS if request is None else thread]
+        self.busy.pop(HEADERS if request is None else thread, None)
         self._union = None
         if request is None:
             if error is None:
@@ -287,7 +284,6 @@ class Queues:
         """What is left of a request is pending again."""
         if request in self.submitted:
             self.submitted.remove(request)
-            request.future.set_exception(error)
         self._again(request.epoch, request.left)
         request.leave(EMPTY)
 
@@ -295,14 +291,16 @@ class Queues:
         """Note that a request is through, if it is."""
         if not request.inside and not request.left.start.size and request in self.submitted:
             self.submitted.remove(request)
-            request.future.set_result(None)
 
     def leave(self, what: Callable[[Ranges], Ranges]) -> None:
         """Of all that waits, leave a part."""
         for epoch in list(self._pending):
-            left = what(self._pending.pop(epoch).all())
-            if left.start.size:
-                self._again(epoch, left)
+            left = Pending()
+            left.add(what(self._pending[epoch].all()))
+            # in one line: an interruption must not lose what is left
+            self._pending[epoch] = left
+            if not left.count:
+                del self._pending[epoch]
         for request in list(self.submitted):
             request.leave(what(request.left))
             self._settle(request)

@@ -19,12 +19,14 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pnc_vol.cache.cache_file import DATA, grow_file, write_extents
+from pnc_vol.cache.extent_log import SUFFIX
 from pnc_vol.cache.folders import (
     Cache,
     caches_in,
@@ -168,10 +170,17 @@ def _carry(
                 write_extents(system, fd, packed, data)
             report.nbytes += ranges.nbytes
         system.fdatasync(fd)
-        held = [one for cache in caches for one in cache.log.held if one.epoch <= last]
-        for one in held:
-            grow_file(system, fd, one.reach)
-            _put_held(path, fd, one, system)
+        held = [(cache, one) for cache in caches for one in cache.log.held if one.epoch <= last]
+        for cache, one in held:
+            try:
+                grow_file(system, fd, one.reach)
+                _put_held(path, fd, one, system)
+            except OSError as error:
+                if error.errno != errno.EFBIG:
+                    raise
+                end = max(one.reach, int((one.extents.offset + one.extents.length).max(initial=0)))
+                text = f"{cache.stem}{SUFFIX}: the file is to have {end} bytes, and no file can have so many here"
+                raise LogError(text, field="nbytes", value=end) from error
         system.fsync(fd)
     finally:
         system.close(fd)

@@ -6,7 +6,9 @@ Rules
 -----
 1. What cannot be carried stays pending, and so does the rest until the epoch ends or somebody drains.
 2. A thread that ends by an error that is not the file's is replaced, and the error is told like one of the file.
-3. Threads are started when there is work for them. They are daemons: the interpreter joins others before it calls what
+3. Ctrl-C, or no memory, may end a call of the program anywhere, and what it had taken stays taken: the next call of
+   the same thread gives that back first (`_own`).
+4. Threads are started when there is work for them. They are daemons: the interpreter joins others before it calls what
    would end them.
 """
 
@@ -65,6 +67,8 @@ class SyncThreads:
         self._threads: list[threading.Thread] = []
         self._stop = self._halted = False
         self._readers = 0
+        # the thread of the program that writes what was held
+        self._releasing = 0
 
     # ------------------------------------------------------------------------------------ from the program
 
@@ -117,7 +121,7 @@ class SyncThreads:
 
     def unorder(self) -> None:
         """The flush has failed: its data are not complete, and what describes them is forgotten."""
-        with self._changed:
+        with self._own():
             self._await(lambda: HEADERS not in self._queues.busy)
             self._queues.unorder()
 
@@ -159,24 +163,38 @@ class SyncThreads:
         with self._changed:
             queues.released = max(queues.released, epoch)
         while (held := self._begin_header(epoch)) is not None:
-            done = False
+            error: OSError | None = OSError()
             try:
                 self._write_held(held)
-                done = True
+                error = None
             finally:
                 with self._changed:
-                    queues.give_back(HEADERS, None, EMPTY, None if done else OSError())
+                    self._releasing = 0
+                    queues.give_back(HEADERS, None, EMPTY, error)
                     self._changed.notify_all()
 
     def _begin_header(self, epoch: int) -> Held | None:
         """The first of what is held, if it is of an epoch up to this one; nobody else writes it then."""
         queues = self._queues
-        with self._changed:
+        with self._own():
             self._await(lambda: HEADERS not in queues.busy)
             if not queues.held or queues.held[0].epoch > epoch:
                 return None
+            self._releasing = threading.get_ident()
             queues.busy[HEADERS] = NO_EPOCH, EMPTY
             return queues.held[0]
+
+    @contextmanager
+    def _own(self) -> Iterator[None]:
+        """Hold the lock, after what an interrupted call of this thread left was given back."""
+        with self._changed:
+            me, busy = threading.get_ident(), self._queues.busy
+            if self._releasing == me:
+                busy.pop(HEADERS, None)
+                self._releasing = 0
+            if busy.pop(HEADERS - 1 - me, None) is not None:
+                self._queues.leave(lambda waiting: waiting)
+            yield
 
     def release_alone(self) -> None:
         """As `release`, for all epochs that are in the file, if no other rank has data of them."""
@@ -228,7 +246,7 @@ class SyncThreads:
         No thread is at these bytes meanwhile. If it raises, they wait as before.
         """
         queues, key = self._queues, HEADERS - 1 - threading.get_ident()
-        with self._changed:
+        with self._own():
             self._await(lambda: not any(part.touches(ranges) for _, part in queues.busy.values()))
             queues.busy[key] = queues.epoch, ranges
         try:
@@ -237,13 +255,13 @@ class SyncThreads:
                 queues.leave(lambda waiting: waiting.minus(ranges))
         finally:
             with self._changed:
-                del queues.busy[key]
+                queues.busy.pop(key, None)
                 queues.leave(lambda waiting: waiting)
                 self._changed.notify_all()
 
     def cut(self, nbytes: int) -> None:
         """Forget what lies behind a byte, when no thread is at it."""
-        with self._changed:
+        with self._own():
             busy = self._queues.busy
             # What is held may reach behind it, too.
             self._await(
@@ -264,7 +282,7 @@ class SyncThreads:
     def drain(self) -> list[Lost]:
         """Wait until all is carried, and what is released is written; what could not be is told, and stays."""
         queues = self._queues
-        with self._changed:
+        with self._own():
             # What was lost before and is carried now is no news.
             self._lost, self._halted = [], False
             while not self._halted:
@@ -272,9 +290,7 @@ class SyncThreads:
                 if not (queues.submitted or queues.busy or queues.releasable()):
                     break
                 self._wake()
-                for request in queues.wait[:]:
-                    self._await(lambda request=request: self._halted or request.future.done())  # type: ignore[misc]
-                self._await(lambda: self._halted or not (queues.busy or queues.releasable()))
+                self._await(lambda: self._halted or not (queues.submitted or queues.busy or queues.releasable()))
             self._await(lambda: not any(key >= HEADERS for key in queues.busy))
             lost, self._lost = self._lost, []
             return lost

@@ -58,31 +58,43 @@ if _REALPATH is not None:
     _REALPATH.restype, _REALPATH.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_char_p)
 
 
-class OwnedFd(int):
+class ClosedFd(int):
+    """The number that an open file had: it may be another file's."""
+
+    closed = True
+
+    def close(self) -> None:
+        """Nothing is left to be done."""
+
+
+class OwnedFd(ClosedFd):
     """The number of an open file, which is closed once: when it is asked for, or when nobody refers to it any more.
 
-    A copy of the number, e.g. ``int(fd)``, keeps nothing open.
+    It is a `ClosedFd` then. A copy of the number, e.g. ``int(fd)``, keeps nothing open.
 
     Examples
     --------
     >>> fd = OwnedFd(os.open(".", os.O_RDONLY))
     >>> fd.close()
     >>> fd.close()
-    >>> os.fstat(fd)
-    Traceback (most recent call last):
-    OSError: [Errno 9] Bad file descriptor
+    >>> fd.closed
+    True
     """
 
+    __slots__ = ()
+
     @property
-    def closed(self) -> bool:
-        """Whether it was closed: then the number may be another file's."""
-        return "closed" in vars(self)
+    def closed(self) -> bool:  # type: ignore[override]
+        """Whether it was closed."""
+        return "number" in vars(self)
 
     def close(self) -> None:
         """Close it, unless it is closed; it is closed then, also if the system raises an `OSError`."""
         if not self.closed:
             # noted and closed in one line, between whose parts no exception comes
-            os.close(vars(self).setdefault("closed", int(self)))
+            os.close(vars(self).setdefault("number", int(self)))
+        # which has no destructor
+        self.__class__ = ClosedFd  # type: ignore[assignment]
 
     def __del__(self) -> None:
         # nobody is there who could be told
@@ -118,7 +130,7 @@ class System:
 
     def close(self, fd: int) -> None:
         """Close a descriptor; one that `open` returned is closed once, however often this is called."""
-        if isinstance(fd, OwnedFd):
+        if isinstance(fd, ClosedFd):
             fd.close()
         else:
             os.close(fd)
@@ -340,7 +352,7 @@ def _with_attributes(name: str) -> Callable[..., Any]:
 
 def is_open(fd: int) -> bool:
     """Whether a descriptor that `System.open` returned is open still."""
-    return not (isinstance(fd, OwnedFd) and fd.closed)
+    return not (isinstance(fd, ClosedFd) and fd.closed)
 
 
 CALLS = tuple(name for name in vars(System) if not name.startswith("_"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import warnings
@@ -17,6 +18,7 @@ from killed_caches import stores_of
 from kills import Ending, forked, kill_after, killed_job
 
 import pnc_vol
+from pnc_vol.cache.extent_log import EPOCH, GROW
 from pnc_vol.convert.hdf5 import convert
 from pnc_vol.errors import LockedError, LogError, LogRefusedError, PncVolWarning
 from pnc_vol.testing.driver_suite import extents_of
@@ -108,6 +110,24 @@ def test_a_damaged_cache_keeps_nobody_from_reading_the_file(tmp_path: Path, nvm:
         with pytest.raises(LogError, match="wrong CRC"):
             call()
     assert log.exists()
+
+
+def test_a_length_that_no_file_can_have_is_an_error_of_the_log(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x.nc"
+    written(path, nvm, 3)
+    (held,) = stores_of(path, [nvm])
+    held.store.log.note(GROW, 1, 1 << 61)
+    held.store.log.note(EPOCH, 1)
+    held.let_go(keep=True)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # file systems differ in the longest file that they take
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, before[1]))
+    try:
+        with pytest.raises(LogError, match=f"0.extents: the file is to have {1 << 61} bytes"):
+            pnc_vol.replay(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert next(nvm.glob("*/*.extents")).exists()
 
 
 PLAIN: dict[str, Any] = {}

@@ -1,0 +1,152 @@
+"""Ctrl-C, or no memory, at any line of the calls of a file with a cache or a log: nothing stays open, and nothing waits."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from interrupts import Interrupts
+
+import pnc_vol
+from pnc_vol.append_log.private_folders import note_folders
+from pnc_vol.system import REAL
+
+KINDS: dict[str, dict[str, Any]] = {
+    "cache": {"hints": {"e10_cache_flush_flag": "flush_immediate"}},
+    "coherent cache": {"hints": {"e10_cache": "coherent"}},
+    "log": {"burst_buf": True},
+}
+
+
+def held() -> tuple[int, int]:
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+def options(kind: str, folder: Path) -> dict[str, Any]:
+    """The options of a file whose cache or log is in a folder."""
+    given = {**KINDS[kind]}
+    if "hints" in given:
+        given["hints"] = {"e10_cache_path": str(folder), **given["hints"]}
+    else:
+        given["burst_buf_dirname"] = str(folder)
+    return given
+
+
+def interrupted(trouble: Any, call: Callable[[], object]) -> bool:
+    """Whether a call was ended by what was to happen at one of its lines."""
+    try:
+        with trouble:
+            call()
+    except (KeyboardInterrupt, MemoryError) as error:
+        traceback.clear_frames(error.__traceback__)
+        return True
+    return False
+
+
+def lines(counted: Interrupts, most: int) -> Iterator[int]:
+    """So many of the lines that were counted, the first and the last among them."""
+    yield from sorted({int(n) for n in np.linspace(1, counted.count, most)})
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_close_is_called_again(kind: str, error: type[BaseException], tmp_path: Path) -> None:
+    """After an interrupted close nothing is open while the user still has the file, and what was posted is there."""
+
+    def opened(n: int) -> pnc_vol.File:
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        f = pnc_vol.File(tmp_path / f"{n}.nc", "w", **options(kind, folder))
+        f["x"] = np.arange(10)
+        f.flush()
+        f["x"][5] = 50
+        return f
+
+    opened(-2).close()
+    f, counted = opened(-1), Interrupts(0, error)
+    with counted:
+        f.close()
+    before = held()
+    for n in lines(counted, 150):
+        f = opened(n)
+        trouble = counted.at_line(n)
+        if interrupted(trouble, f.close) and f:
+            f.close()
+        assert not f
+        assert held() == before, trouble.where
+        with pnc_vol.File(tmp_path / f"{n}.nc", "r+", recover=True, **options(kind, tmp_path / str(n))) as f:
+            assert f["x"][5] in ((5, 50) if trouble.happened else (50,)), trouble.where
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_opening_gives_back_what_it_took(kind: str, error: type[BaseException], tmp_path: Path) -> None:
+    def opening(n: int) -> None:
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        f.append(pnc_vol.File(tmp_path / f"{n}.nc", "w", **options(kind, folder)))
+
+    f: list[pnc_vol.File] = []
+    counted = Interrupts(0, error)
+    for n, trouble in ((-2, Interrupts(0, error)), (-1, counted)):
+        with trouble:
+            opening(n)
+        f.pop().close()
+    before = held()
+    for n in lines(counted, 150):
+        trouble = counted.at_line(n)
+        interrupted(trouble, lambda n=n: opening(n))
+        while f:
+            f.pop().close()
+        gc.collect()
+        assert held() == before, trouble.where
+
+
+def test_the_lock_of_a_note_is_given_back(tmp_path: Path) -> None:
+    """Else the next change of the note would wait for it."""
+    note = str(tmp_path / "note")
+    counted = Interrupts(0, KeyboardInterrupt)
+    for trouble in (Interrupts(0, KeyboardInterrupt), counted):
+        with trouble:
+            note_folders(REAL, note, [str(tmp_path)], durable=False)
+    before = held()
+    for n in range(1, counted.count + 1):
+        try:
+            with counted.at_line(n):
+                note_folders(REAL, note, [str(tmp_path)], durable=False)
+        except KeyboardInterrupt:
+            # the traceback, which holds what the functions had, is there still
+            assert held() == before, n
+
+
+def test_a_process_does_not_wait_for_its_own_lock(tmp_path: Path) -> None:
+    """A write that Ctrl-C ended may keep its lock on bytes that are read next."""
+
+    def opened(n: int) -> pnc_vol.File:
+        f = pnc_vol.File(tmp_path / f"{n}.nc", "w", **options("coherent cache", tmp_path), collective_timeout=5)
+        f["x"] = np.arange(1000)
+        f.flush()
+        return f
+
+    def change(f: pnc_vol.File) -> None:
+        f["x"][::2] = 7
+        f.flush()
+
+    opened(-2).close()
+    counted = Interrupts(0, KeyboardInterrupt)
+    with opened(-1) as f:
+        with counted:
+            change(f)
+    for n in lines(counted, 150):
+        with opened(n) as f:
+            trouble = counted.at_line(n)
+            interrupted(trouble, lambda f=f: change(f))
+            assert f["x"][1::2].tolist() == list(range(1, 1000, 2)), trouble.where
+            change(f)
