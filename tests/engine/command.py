@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import killed  # noqa: F401
 import ranks
 import run
 from options import OPTIONS, Config, covering, load_plugins, random_config, ranks_options
@@ -32,6 +33,8 @@ def configs(args: argparse.Namespace, fixed: Config) -> Iterator[Config]:
     chance, table = random.Random(f"configurations {args.seed}"), OPTIONS
     if args.event == "ranks":
         table = ranks_options((2, 3, 4), (1, 2, 3), mpi=False)
+    elif args.event == "killed":
+        table = ranks_options((2, 3, 4), (1, 2, 3), mpi=True)
     elif args.event == "mpi":
         size, nodes = ranks.launched()
         table = ranks_options((size,), (nodes,), mpi=True)

@@ -18,7 +18,7 @@ import numpy as np
 from acts import ACTS, Step, parts_of
 from crash.promise import Contents, broken, plain
 from model import Data, Impossible, Model
-from options import arguments, cached, logged
+from options import arguments, cached, logged, refusal
 from run import Run, Wrong, leftovers
 
 import pnc_vol
@@ -271,14 +271,30 @@ def _read(run: Run, *, must: bool) -> Contents | None:
 
 
 def recover(run: Run, chance: random.Random) -> None:
-    """In one of the documented ways: by an opening, or by itself."""
+    """In one of the documented ways: by an opening, or by itself; by one process, or by any number of ranks."""
+    by_itself = chance.random() < 0.5 and run.config["layout"] == "canonical"
+    ranks = chance.choice((1, 1, 1, 1, 1, 2, 3, 4))
+    if ranks == 1 or run.config["deferred"] or run.config["layout"] == "rawfiles":
+        # what waits for its close belongs to the process, which simulated ranks share
+        recovered(run, None, by_itself=by_itself)
+    elif not refusal(run.config | {"ranks": ranks}):
+        run.recovered_on(ranks, by_itself)
+
+
+def recovered(run: Run, comm: Any, *, by_itself: bool) -> None:
+    """One process, or each of some ranks, recovers."""
     given = arguments(run.config, run.folder, "r+")
     given.pop("publish", None)
-    if chance.random() < 0.5 and run.config["layout"] == "canonical":
-        options = {name: value for name, value in given.items() if name in ("hints", "burst_buf_dirname")}
-        pnc_vol.replay(run.place, system=run.system, **options)
+    given |= {} if run.system is None else {"system": run.system}
+    if comm is not None:
+        given |= {"comm": comm, "driver": given.get("driver", "posix")}
+    if by_itself:
+        pnc_vol.replay(run.place, **{name: given[name] for name in _OF_REPLAYS if name in given})
     if run.config["layout"] != "hdf5blob":
-        pnc_vol.File(run.place, "r+", recover=True, system=run.system, **given).close()
+        pnc_vol.File(run.place, "r+", recover=True, **given).close()
+
+
+_OF_REPLAYS = ("hints", "burst_buf_dirname", "system", "comm")
 
 
 def go_on(run: Run, before: Contents, *, clean: bool = True) -> None:

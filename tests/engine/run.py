@@ -80,6 +80,7 @@ class Run:
     rank, size = 0, 1
     comm: Any = None
     named = True
+    recovered_on: Callable[[int, bool], None]
 
     def __init__(self, config: Config, folder: str, *, seed: str = "", system: Any = None, comm: Any = None) -> None:
         self.seed = seed
@@ -155,6 +156,9 @@ class Run:
     def forgotten(self) -> None:
         """A file was forgotten; what is raised then nobody hears (`events`)."""
 
+    def returned(self) -> None:
+        """An act has returned on this rank."""
+
     def read_elsewhere(self) -> None:
         if wrong := elsewhere.difference(self.place, self.model):
             raise Wrong(f"another process: {wrong}")
@@ -167,6 +171,7 @@ class Run:
         except Impossible:
             return False
         one.do(self, expected, **step.args)
+        self.returned()
         # A queue that is full writes before the flush: a rank that went on could change what another one still reads.
         self.barrier()
         return True

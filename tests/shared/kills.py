@@ -8,11 +8,12 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pnc_vol
+from pnc_vol.system import CALLS
 from pnc_vol.testing.faults import CHANGING, HookedSystem
 
 PAGE = os.sysconf("SC_PAGESIZE")
@@ -78,18 +79,24 @@ def logged_job(path: str | Path, logs: str | Path, work: Callable[[Any], object]
 
 
 class Killing(HookedSystem):
-    """At a call with this number the process is killed, in a write perhaps after a part of it."""
+    """At a call with this number the process is killed, in a write perhaps after a part of it.
 
-    def __init__(self, at: int, part: float) -> None:
+    calls : names that are counted.
+    """
+
+    def __init__(self, at: int, part: float, calls: Iterable[str] = CALLS) -> None:
         super().__init__()
-        self.at, self.part, self.count = at, part, 0
+        self.at, self.part, self.calls, self.count = at, part, frozenset(calls), 0
         self._one = threading.Lock()
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name not in self.calls:
+            return super().call(name, args, kwargs)
         with self._one:
             self.count += 1
             last = self.count == self.at
         if last:
+            self.about_to()
             if name == "pwrite":
                 # The kernel looks for a signal between two pages.
                 fd, data, offset = args
@@ -97,6 +104,9 @@ class Killing(HookedSystem):
                 os.pwrite(fd, bytes(data)[: max(end - offset, 0)], offset)
             os.kill(os.getpid(), signal.SIGKILL)
         return super().call(name, args, kwargs)
+
+    def about_to(self) -> None:
+        """It is killed now."""
 
 
 class Ending(HookedSystem):
