@@ -2,7 +2,7 @@
 
 Knows: the launcher, descriptors. Does not know: what the ranks do.
 
-What ``mpiexec`` starts for each rank is this file, which loads a few modules of Python alone. It sends its environment
+What ``mpiexec`` starts for each rank is `stand_in`, which loads a few modules of Python alone. It sends its environment
 and its descriptors to the waiting process, which forks: the child is the rank, with the launcher's own connection. If
 the child ends by a signal, so does what ``mpiexec`` started, and if the launcher ends that, the child is killed. So
 the launcher does to a rank what it always does, and a job takes a fraction of a second.
@@ -10,40 +10,28 @@ the launcher does to a rank what it always does, and a job takes a fraction of a
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import signal
-import socket
-import sys
-
-MESSAGE = 1 << 16
-
-
-def stand_in(place: str, given: str) -> None:
-    """In place of a rank, for the launcher: ends as the rank does."""
-    pipe = socket.socket(socket.AF_UNIX)
-    pipe.connect(place)
-    env = {key: value for key, value in os.environ.items() if key.startswith(("PMI", "MPI", "OMP"))}
-    socket.send_fds(pipe, [json.dumps([env, given]).encode()], [1, 2, int(env["PMI_FD"])])
-    code = int(pipe.recv(MESSAGE) or b"1")
-    if code < 0:
-        os.kill(os.getpid(), -code)
-    os._exit(code)
-
-
-if __name__ == "__main__":
-    stand_in(sys.argv[1], sys.argv[2])
-
 import atexit
 import ctypes
+import importlib
+import json
+import os
+import pkgutil
+import select
 import shutil
+import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import stand_in
+from stand_in import MESSAGE
+
+import pnc_vol
 from pnc_vol.testing.mpi import find_mpiexec
 
 
@@ -75,7 +63,7 @@ class Jobs:
         AssertionError
             It hangs.
         """
-        command = [find_mpiexec(), "-n", str(ranks), sys.executable, "-I", "-S", __file__, self._place, given]
+        command = [find_mpiexec(), "-n", str(ranks), sys.executable, "-I", "-S", stand_in.__file__, self._place, given]
         env = os.environ | {"MPIR_CVAR_NUM_CLIQUES": str(nodes), "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}
         job = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -97,6 +85,10 @@ def _serve(listening: socket.socket, end: int, work: Callable[[str], object]) ->
     mpi4py.rc.initialize = mpi4py.rc.finalize = False
     from mpi4py import MPI
 
+    for one in pkgutil.walk_packages(pnc_vol.__path__, "pnc_vol."):
+        if not one.name.startswith(("pnc_vol.cli", "pnc_vol.viewer", "pnc_vol.xarray")):
+            with suppress(ImportError):  # what is not installed
+                importlib.import_module(one.name)
     while end not in select.select([listening, end], [], [])[0]:
         pipe, _ = listening.accept()
         if not os.fork():

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import promises
-import virtual_ranks
 from acts import Step
 from events import Crashed, applies, event, refuse
 from jobs import Jobs
@@ -29,8 +28,7 @@ from kills import Killing
 from model import Impossible, Model
 from options import logged
 from promises import FLUSHES, Moment
-from ranks import World
-from run import Program, Run, Tally, said
+from run import Program, Run, Tally, World, said
 
 import pnc_vol
 from pnc_vol.testing.faults import CHANGING
@@ -92,7 +90,7 @@ def run_program(world: Any, program: Program, folder: str, notes: str, victim: i
 
 
 def run_recovery(world: Any, config: Any, folder: str, by_itself: bool) -> None:
-    promises.recovered(_left(config, folder), World(world).opening(), by_itself=by_itself)
+    promises.recovered(_left(config, folder), World(world), by_itself=by_itself)
 
 
 def moments_of(program: Program) -> list[Moment]:
@@ -146,7 +144,7 @@ class Killed:
             if code and not any(one.killed for one in ranks):
                 raise AssertionError(f"the job failed: {told[-1500:]}")
             run = _left(program.config, place)
-            run.recovered_on = partial(self.recover, run, chance)  # type: ignore[method-assign]
+            run.recovered_on = partial(self.recover, chance)
             # what a log holds is whole; in the file, the page in which a write was ended may cut an element
             left = Left(_at(moments, [one.acts for one in ranks]), bool(code) and not logged(program.config))
             promises.examine(run, moments, "kill", left, chance)
@@ -161,10 +159,10 @@ class Killed:
             pickle.dump(work, asked)
         return self.jobs.run(ranks or config["ranks"], given, nodes=config["nodes"])
 
-    def recover(self, run: Run, chance: random.Random, ranks: int, by_itself: bool) -> None:
+    def recover(self, chance: random.Random, run: Run, ranks: int, by_itself: bool) -> None:
         """By simulated ranks, or by those of another job."""
         if chance.random() < 0.5:
-            virtual_ranks.run(ranks, lambda comm: promises.recovered(run, comm, by_itself=by_itself), timeout=60)
+            promises.by_simulated_ranks(run, ranks, by_itself)
             return
         code, told = self.job(run.config, run_recovery, run.config, run.folder, by_itself, ranks=ranks)
         if code:

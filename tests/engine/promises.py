@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import virtual_ranks
 from acts import ACTS, Step, parts_of
 from crash.promise import Contents, broken, plain
 from model import Data, Impossible, Model
 from options import arguments, cached, logged, refusal
-from run import Run, Wrong, leftovers
+from run import Run, World, Wrong, leftovers
 
 import pnc_vol
 
@@ -278,23 +279,25 @@ def recover(run: Run, chance: random.Random) -> None:
         # what waits for its close belongs to the process, which simulated ranks share
         recovered(run, None, by_itself=by_itself)
     elif not refusal(run.config | {"ranks": ranks}):
-        run.recovered_on(ranks, by_itself)
+        (run.recovered_on or by_simulated_ranks)(run, ranks, by_itself)
 
 
-def recovered(run: Run, comm: Any, *, by_itself: bool) -> None:
-    """One process, or each of some ranks, recovers."""
+def by_simulated_ranks(run: Run, ranks: int, by_itself: bool) -> None:
+    """Some ranks in this process recover."""
+    virtual_ranks.run(ranks, lambda comm: recovered(run, World(comm), by_itself=by_itself), timeout=60)
+
+
+def recovered(run: Run, world: Any, *, by_itself: bool) -> None:
+    """One process, or each of some ranks, recovers; `world`: that of the ranks, or None."""
     given = arguments(run.config, run.folder, "r+")
     given.pop("publish", None)
     given |= {} if run.system is None else {"system": run.system}
-    if comm is not None:
-        given |= {"comm": comm, "driver": given.get("driver", "posix")}
     if by_itself:
-        pnc_vol.replay(run.place, **{name: given[name] for name in _OF_REPLAYS if name in given})
+        of_replays = {name: given[name] for name in ("hints", "burst_buf_dirname", "system") if name in given}
+        pnc_vol.replay(run.place, **of_replays, comm=world and world.opening())
     if run.config["layout"] != "hdf5blob":
+        given |= {} if world is None else {"comm": world.opening(), "driver": given.get("driver", "posix")}
         pnc_vol.File(run.place, "r+", recover=True, **given).close()
-
-
-_OF_REPLAYS = ("hints", "burst_buf_dirname", "system", "comm")
 
 
 def go_on(run: Run, before: Contents, *, clean: bool = True) -> None:

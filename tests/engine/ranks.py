@@ -19,34 +19,11 @@ from typing import Any
 import virtual_ranks
 from events import EVENTS, event
 from options import refusal
-from run import Loads, Program, Run, Tally, Wrong, folder_for_programs, leftovers, others_read, said
+from run import Loads, Program, Run, Tally, World, Wrong, folder_for_programs, leftovers, others_read, said
 
 import pnc_vol
-from pnc_vol.ranks.mpi_comm import MpiComm
 
 __all__ = ["EVENTS", "first", "launched"]
-
-
-class World:
-    """The ranks of a program: a communicator for each opening, which closes it, and one for the engine."""
-
-    def __init__(self, comm: Any) -> None:
-        self.rank, self.size = comm.rank, comm.size
-        self._comm = comm
-
-    def opening(self) -> Any:
-        """For `File`: real ranks give their communicator, which is copied; simulated ones a new one."""
-        if not isinstance(self._comm, MpiComm):
-            return self._comm
-        mpi = self._comm.mpi
-        return MpiComm(mpi.Split(0, self.rank), self._comm._MPI, timeout=60)
-
-    def barrier(self) -> None:
-        """All have come here."""
-        if isinstance(self._comm, MpiComm):
-            self._comm.agree("barrier")
-        else:
-            self._comm.barrier()
 
 
 def on_rank(comm: Any, program: Program, folder: str) -> Any:

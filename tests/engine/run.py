@@ -32,6 +32,7 @@ from model import Data, Impossible, Model, Values, difference, whole_difference
 from options import Config, arguments, in_file, prepare, refusal
 
 import pnc_vol
+from pnc_vol.ranks.mpi_comm import MpiComm
 
 MEMORY = "/dev/shm"
 
@@ -66,6 +67,28 @@ def made(seed: str, config: Config, most: int = 25) -> Program:
     return program
 
 
+class World:
+    """The ranks of a program: a communicator for each opening, which closes it, and one for the engine."""
+
+    def __init__(self, comm: Any) -> None:
+        self.rank, self.size = comm.rank, comm.size
+        self._comm = comm
+
+    def opening(self) -> Any:
+        """For `File`: real ranks give their communicator, which is copied; simulated ones a new one."""
+        if not isinstance(self._comm, MpiComm):
+            return self._comm
+        mpi = self._comm.mpi
+        return MpiComm(mpi.Split(0, self.rank), self._comm._MPI, timeout=60)
+
+    def barrier(self) -> None:
+        """All have come here."""
+        if isinstance(self._comm, MpiComm):
+            self._comm.agree("barrier")
+        else:
+            self._comm.barrier()
+
+
 class Run:
     """What an act works with.
 
@@ -80,7 +103,8 @@ class Run:
     rank, size = 0, 1
     comm: Any = None
     named = True
-    recovered_on: Callable[[int, bool], None]
+    recovered_on: Callable[[Run, int, bool], None] | None = None
+    """How some ranks recover the file, if not simulated."""
 
     def __init__(self, config: Config, folder: str, *, seed: str = "", system: Any = None, comm: Any = None) -> None:
         self.seed = seed
@@ -411,4 +435,4 @@ def serial(program: Program, folder: str, tally: Tally | None = None) -> None:
             raise Twinned(f"h5py: {said(error)}") from error
 
 
-__all__ = ["Loads", "Program", "Run", "Tally", "Wrong", "attempt", "execute", "made", "serial"]
+__all__ = ["Loads", "Program", "Run", "Tally", "World", "Wrong", "attempt", "execute", "made", "serial"]
