@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import killed  # noqa: F401
 import ranks
 import run
+import troubled_ranks  # noqa: F401
 from options import OPTIONS, Config, covering, load_plugins, random_config, ranks_options
 from shrink import kind_of, script, shrunk
 
@@ -31,7 +31,7 @@ import pnc_vol
 def configs(args: argparse.Namespace, fixed: Config) -> Iterator[Config]:
     """Covering arrays, one after another, each drawn anew; or any configurations."""
     chance, table = random.Random(f"configurations {args.seed}"), OPTIONS
-    if args.event == "ranks":
+    if args.event.startswith("rank"):
         table = ranks_options((2, 3, 4), (1, 2, 3), mpi=False)
     elif args.event == "killed":
         table = ranks_options((2, 3, 4), (1, 2, 3), mpi=True)

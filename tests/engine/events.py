@@ -29,7 +29,7 @@ from crash.states import State
 from interrupts import Interrupts
 from options import in_file, refusal
 from promises import Moment
-from run import Loads, Program, Run, Tally, said, serial, try_close
+from run import Loads, Program, Run, Tally, inside, said, serial, try_close
 
 import pnc_vol
 from pnc_vol.system import REAL
@@ -179,6 +179,9 @@ ERRNOS = {
 """By call, the errors that can come there."""
 
 
+ERRORS = {"interrupt": KeyboardInterrupt, "memory": MemoryError}
+
+
 class Failing(FaultSystem):
     """Fails with an error that the call can give."""
 
@@ -203,7 +206,7 @@ class Trouble:
 
     def __init__(self, states: int, name: str) -> None:
         self.states, self.kind = states, name
-        self.error = {"interrupt": KeyboardInterrupt, "memory": MemoryError}.get(name)
+        self.error = ERRORS.get(name)
 
     def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
         if not applies(program):
@@ -212,11 +215,11 @@ class Trouble:
         chance = random.Random(f"{program.seed} {self.kind}")
         if self.error is not None:
             # what is loaded or kept at the first use is not done again
-            self.once(program, _inside(folder, "before"), Failing(0, chance, "once"))
-        counted = self.once(program, _inside(folder, "0"), self.counting(chance))
+            self.once(program, inside(folder, "before"), Failing(0, chance, "once"))
+        counted = self.once(program, inside(folder, "0"), self.counting(chance))
         for n in sorted(chance.sample(range(1, counted.count + 1), min(self.states, counted.count))):
             trouble = self.at(n, counted, random.Random(f"{program.seed} {n}"))
-            self.once(program, _inside(folder, str(n)), trouble)
+            self.once(program, inside(folder, str(n)), trouble)
             if tally is not None:
                 tally.states += trouble.happened
 
@@ -328,9 +331,3 @@ def unheard() -> Iterator[list[BaseException]]:
 
 class Troubled(AssertionError):
     """What is left after trouble is not what was done before."""
-
-
-def _inside(folder: str, name: str) -> str:
-    path = os.path.join(folder, name)
-    os.mkdir(path)
-    return path

@@ -90,7 +90,7 @@ def run_program(world: Any, program: Program, folder: str, notes: str, victim: i
 
 
 def run_recovery(world: Any, config: Any, folder: str, by_itself: bool) -> None:
-    promises.recovered(_left(config, folder), World(world), by_itself=by_itself)
+    promises.recovered(left(config, folder), World(world), by_itself=by_itself)
 
 
 def moments_of(program: Program) -> list[Moment]:
@@ -142,12 +142,12 @@ class Killed:
             code, told = self.job(program.config, run_program, program, place, notes, victim, call, part)
             ranks = [_said(notes, rank) for rank in range(program.config["ranks"])]
             if code and not any(one.killed for one in ranks):
-                raise AssertionError(f"the job failed: {told[-1500:]}")
-            run = _left(program.config, place)
+                raise AssertionError(f"the job ended with {code}: {told[-1500:]}")
+            run = left(program.config, place)
             run.recovered_on = partial(self.recover, chance)
             # what a log holds is whole; in the file, the page in which a write was ended may cut an element
-            left = Left(_at(moments, [one.acts for one in ranks]), bool(code) and not logged(program.config))
-            promises.examine(run, moments, "kill", left, chance)
+            state = Left(finished(moments, [one.acts for one in ranks]), bool(code) and not logged(program.config))
+            promises.examine(run, moments, "kill", state, chance)
         except Exception as error:
             raise Crashed(f"{said(error)} [rank {victim} killed at call {call}]") from error
         return [] if code else [one.calls for one in ranks]
@@ -179,6 +179,8 @@ class Said(NamedTuple):
 
 def _said(notes: str, rank: int) -> Said:
     """What a rank noted; once it is gone."""
+    if not os.path.exists(os.path.join(notes, str(rank))):
+        return Said(0, False, 0)
     with open(os.path.join(notes, str(rank)), "rb") as file:
         told = file.read()
     while os.path.exists(f"/proc/{int(told[:8])}"):
@@ -188,7 +190,7 @@ def _said(notes: str, rank: int) -> Said:
     return Said(told.count(b"."), b"!" in told, int(told.rpartition(b".")[2].strip(b"!") or 0))
 
 
-def _at(moments: list[Moment], acts: list[int]) -> int:
+def finished(moments: list[Moment], acts: list[int]) -> int:
     """How far a job came: an act has returned if it did on all ranks, and one that flushes if it did on any."""
     most, least = max(acts), min(acts)
     if most > least:
@@ -198,7 +200,7 @@ def _at(moments: list[Moment], acts: list[int]) -> int:
     return 2 * most
 
 
-def _left(config: Any, folder: str) -> Run:
+def left(config: Any, folder: str) -> Run:
     """What a job left, for one process that looks at it."""
     run = Run.__new__(Run)
     stack = "posix" if config["stack"] == "mpio" else config["stack"]

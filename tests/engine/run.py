@@ -396,6 +396,13 @@ def folder_for_programs() -> str:
     return tempfile.mkdtemp(prefix="engine", dir=MEMORY if os.path.isdir(MEMORY) else None)
 
 
+def inside(folder: str, name: str) -> str:
+    """A new folder in a folder."""
+    path = os.path.join(folder, name)
+    os.mkdir(path)
+    return path
+
+
 def attempt(program: Program, work: Callable[[Program, str], Any]) -> str:
     """Run a program in a folder of its own; what went wrong, "" if nothing did."""
     folder = folder_for_programs()
