@@ -47,10 +47,13 @@ def close(session: Session, *, again: bool = False, unheard: bool = False) -> No
         try:
             _close(session, again=again, unheard=unheard)
         except BaseException as error:
+            alone = session.comm.size > 1 and not session.comm.in_step(error)
             # Ranks that met no memory together have released everything together, and must not part once more.
-            if is_interruption(error) and (session.comm.size == 1 or not session.closed):
+            if is_interruption(error) and (session.comm.size == 1 or alone or not session.closed):
                 # What is not released yet, is now.
                 try:
+                    if alone:
+                        session.comm.abandon(f"{type(error).__name__}: {error}")
                     with suppress(Exception):
                         _let_go(session, orderly=session.comm.size == 1, flushed=session.complete)
                 finally:

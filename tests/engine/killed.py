@@ -124,7 +124,7 @@ class Killed:
         chance, moments = random.Random(f"{program.seed} killed"), moments_of(program)
         counts = self.once(program, folder, "0", moments, chance, 0, 0)
         for n in range(self.states):
-            victim = chance.randrange(len(counts))
+            victim = chance.choice([rank for rank, count in enumerate(counts) if count])
             call = chance.randint(1, counts[victim])
             killed = self.once(program, folder, str(n + 1), moments, chance, victim, call)
             if tally is not None:

@@ -273,7 +273,7 @@ def arguments(config: Config, folder: str, mode: str = "w") -> dict[str, Any]:
         hints["e10_cache_path"] = os.path.join(folder, "nvm")
         hints |= {"e10_cache": "coherent"} if cache == "coherent" else {"e10_cache_flush_flag": cache}
     if on_ranks(config):
-        given["collective_timeout"] = config.get("collective_timeout", 60)
+        given["collective_timeout"] = 60
     if config["deferred"]:
         given["hints_file"] = os.path.join(folder, "guard.json")
     return given | ({"hints": hints} if hints else {})

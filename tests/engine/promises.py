@@ -275,10 +275,11 @@ def recover(run: Run, chance: random.Random) -> None:
     """In one of the documented ways: by an opening, or by itself; by one process, or by any number of ranks."""
     by_itself = chance.random() < 0.5 and run.config["layout"] == "canonical"
     ranks = chance.choice((1, 1, 1, 1, 1, 2, 3, 4))
-    if ranks == 1 or run.config["deferred"] or run.config["layout"] == "rawfiles":
-        # what waits for its close belongs to the process, which simulated ranks share
+    # what waits for its close belongs to the process, which simulated ranks share
+    alone = run.config["deferred"] or run.config["layout"] == "rawfiles" or refusal(run.config | {"ranks": ranks})
+    if ranks == 1 or alone:
         recovered(run, None, by_itself=by_itself)
-    elif not refusal(run.config | {"ranks": ranks}):
+    else:
         (run.recovered_on or by_simulated_ranks)(run, ranks, by_itself)
 
 
@@ -292,12 +293,15 @@ def recovered(run: Run, world: Any, *, by_itself: bool) -> None:
     given = arguments(run.config, run.folder, "r+")
     given.pop("publish", None)
     given |= {} if run.system is None else {"system": run.system}
+
+    def by_ranks() -> dict[str, Any]:
+        return {} if world is None else {"comm": world.opening(), "driver": given.get("driver", "posix")}
+
     if by_itself:
         of_replays = {name: given[name] for name in ("hints", "burst_buf_dirname", "system") if name in given}
-        pnc_vol.replay(run.place, **of_replays, comm=world and world.opening())
+        pnc_vol.replay(run.place, **of_replays, **by_ranks())
     if run.config["layout"] != "hdf5blob":
-        given |= {} if world is None else {"comm": world.opening(), "driver": given.get("driver", "posix")}
-        pnc_vol.File(run.place, "r+", recover=True, **given).close()
+        pnc_vol.File(run.place, "r+", recover=True, **(given | by_ranks())).close()
 
 
 def go_on(run: Run, before: Contents, *, clean: bool = True) -> None:

@@ -70,6 +70,8 @@ def made(seed: str, config: Config, most: int = 25) -> Program:
 class World:
     """The ranks of a program: a communicator for each opening, which closes it, and one for the engine."""
 
+    patience = 60.0
+
     def __init__(self, comm: Any) -> None:
         self.rank, self.size = comm.rank, comm.size
         self._comm = comm
@@ -79,7 +81,7 @@ class World:
         if not isinstance(self._comm, MpiComm):
             return self._comm
         mpi = self._comm.mpi
-        return MpiComm(mpi.Split(0, self.rank), self._comm._MPI, timeout=60)
+        return MpiComm(mpi.Split(0, self.rank), self._comm._MPI, timeout=self.patience)
 
     def barrier(self) -> None:
         """All have come here."""

@@ -29,6 +29,7 @@ from killed import Left, finished, left, moments_of
 from run import Loads, Program, Run, Tally, World, Wrong, inside, said
 
 import pnc_vol
+from pnc_vol.file import parting
 
 PATIENCE = 20.0
 """Seconds after which ranks give up waiting: one that waits so long has not been told of what happened."""
@@ -48,9 +49,9 @@ class Together:
 class Meeting(World):
     """The communicators of one rank of a program."""
 
-    def __init__(self, comm: Any, together: Together) -> None:
+    def __init__(self, comm: Any, together: Together, patience: float) -> None:
         super().__init__(comm)
-        self.together = together
+        self.together, self.patience = together, patience
 
     def opening(self) -> Any:
         self.barrier()
@@ -86,6 +87,10 @@ class Trouble:
     happened: Callable[[], bool] = lambda: True
     patience: float = PATIENCE
 
+    def where(self) -> str:
+        """The call or the line."""
+        return next((one.where for one in (self.system, self.inside) if hasattr(one, "where")), "")
+
 
 @dataclass
 class Ended:
@@ -110,8 +115,8 @@ class Acting(Run):
 def on_rank(comm: Any, program: Program, folder: str, together: Together, troubles: dict[int, Trouble]) -> Ended:
     """Run a program on one rank, as a ``with`` block does it."""
     trouble = troubles.get(comm.rank, Trouble(comm.rank))
-    config = program.config | {"collective_timeout": next(iter(troubles.values()), trouble).patience}
-    run = Acting(config, folder, seed=program.seed, comm=Meeting(comm, together), system=trouble.system)
+    world = Meeting(comm, together, next(iter(troubles.values()), trouble).patience)
+    run = Acting(program.config, folder, seed=program.seed, comm=world, system=trouble.system)
     error: BaseException | None = None
     try:
         with trouble.inside:
@@ -138,6 +143,9 @@ def on_rank(comm: Any, program: Program, folder: str, together: Together, troubl
         error.__traceback__ = error.__context__ = error.__cause__ = None
     run.kept.clear()
     run.f = None
+    gc.collect()
+    # what the end of an interpreter does: a file with a cache that ranks left is open until all have left it
+    parting.part_from_others(last=True)
     return Ended(run.acts, error)
 
 
@@ -185,7 +193,6 @@ class OnOneRank:
         """Run the program, and look at how it ended and at what it left."""
         load, together = Loads(), Together(program.config["ranks"])
         work = partial(on_rank, program=program, folder=folder, together=together, troubles=troubles)
-        what = "; ".join(f"{one.said} on rank {one.rank}" for one in troubles.values() if one.said) or "nothing"
         try:
             with unheard() as ignored:
                 ends = virtual_ranks.run(program.config["ranks"], work, nodes=program.config["nodes"], timeout=PATIENCE)
@@ -198,7 +205,8 @@ class OnOneRank:
             gc.collect()
             load.check()
         except Exception as error:
-            raise Troubled(f"{said(error)} [{what}]") from error
+            what = "; ".join(f"{one.said} {one.where()} on rank {one.rank}" for one in troubles.values() if one.said)
+            raise Troubled(f"{said(error)} [{what or 'nothing'}]") from error
         return ends
 
     @property
@@ -220,7 +228,7 @@ class OnOneRank:
         self.waited(told)
         if not any(failed) and min(one.acts for one in ends) < len(moments):
             raise Wrong(f"no rank raised, and only {[one.acts for one in ends]} acts of {len(moments)} were done")
-        at = finished(moments, [one.acts for one in ends])
+        at = self.finished(moments, [one.acts for one in ends])
         most = max(one.acts for one in ends)
         begun = [replace(one, begin=min(one.begin, at)) if n <= most else one for n, one in enumerate(moments)]
         promises.examine(left(program.config, folder), begun, "kill", Left(at, torn=False), random.Random(program.seed))
@@ -230,6 +238,10 @@ class OnOneRank:
         return all(one.acts == acts for one in ends if one.error is None) and all(
             one.acts == acts - 1 for one in ends if one.error is not None
         )
+
+    def finished(self, moments: list[promises.Moment], acts: list[int]) -> int:
+        """How far all of them came."""
+        return finished(moments, acts)
 
     def waited(self, told: list[str]) -> None:
         """No rank may have waited until its time was over."""
@@ -272,7 +284,11 @@ class OfALine(OnOneRank):
 
     def drawn(self, rank: int, counted: Trouble, acts: int, chance: random.Random) -> Trouble:
         failing = counted.inside.at_line(chance.randint(1, counted.inside.count))  # type: ignore[attr-defined]
-        return Trouble(rank, self.kind, inside=failing, happened=lambda: failing.happened)
+        # of an interruption outside of a collective call, or in the middle of its messages, the others hear by the time
+        return Trouble(rank, self.kind, inside=failing, happened=lambda: failing.happened, patience=2)
+
+    def waited(self, told: list[str]) -> None:
+        """They may, as it is documented."""
 
 
 @event("rank-raises")
@@ -296,7 +312,7 @@ class Leaves(OnOneRank):
     errors = (Gone,)
 
     def drawn(self, rank: int, counted: Trouble, acts: int, chance: random.Random) -> Trouble:
-        closes = chance.random() < 0.5
+        self.closes = closes = chance.random() < 0.5
 
         def leave(run: Run) -> None:
             run.comm.together.gone.add(run.rank)
@@ -309,6 +325,14 @@ class Leaves(OnOneRank):
 
         at = chance.randint(1, acts - 1)
         return Trouble(rank, f"{'closes' if closes else 'lets go of'} the file before act {at}", at=at, before=leave)
+
+    def alone(self, ends: list[Ended], acts: int) -> bool:
+        """All that the others did after its close was to post, and to close the file, too."""
+        return self.closes and all(one.acts == acts for one in ends if one.error is None)
+
+    def finished(self, moments: list[promises.Moment], acts: list[int]) -> int:
+        """What it did not post nobody has."""
+        return 2 * min(acts)
 
 
 @event("rank-late")

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from virtual_mpi import Ended, Intracomm, Turns, VirtualMPI, World
 
-from pnc_vol.file import registry
+from pnc_vol.file import parting, registry
 from pnc_vol.ranks import waiting as mpi_wait
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.ranks.mpi_comm import MpiComm
@@ -103,10 +103,10 @@ def run(
 
 
 class _OfRank(threading.local):
-    """A dictionary that each rank has for itself: in place of what a process knows of its open files."""
+    """A dictionary or a list that each rank has for itself: in place of what a process knows of its open files."""
 
-    def __init__(self) -> None:
-        self._of: dict[Any, Any] = {}
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._of = make()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._of, name)
@@ -117,6 +117,9 @@ class _OfRank(threading.local):
     def __setitem__(self, key: Any, value: Any) -> None:
         self._of[key] = value
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._of)
+
     def __len__(self) -> int:
         return len(self._of)
 
@@ -124,12 +127,13 @@ class _OfRank(threading.local):
 @contextmanager
 def _own_files() -> Iterator[None]:
     """Each rank opens files as a process of its own."""
-    before = registry._open, registry._places
-    registry._open, registry._places = cast(Any, _OfRank()), cast(Any, _OfRank())
+    before = registry._open, registry._places, parting._left
+    registry._open, registry._places = cast(Any, _OfRank(dict)), cast(Any, _OfRank(dict))
+    parting._left = cast(Any, _OfRank(list))
     try:
         yield
     finally:
-        registry._open, registry._places = before
+        registry._open, registry._places, parting._left = before
 
 
 @contextmanager
