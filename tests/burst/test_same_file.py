@@ -31,8 +31,7 @@ def test_random_programs(seed: int, tmp_path: pathlib.Path) -> None:
     for store in ("memory", "log"):
         folder = tmp_path / store
         folder.mkdir()
-        late = {"publish": "close" if seed % 3 == 1 else "create", "durable": seed % 5 == 2}
-        config = options.normal({"store": store, "burst_buf_flush_buffer_size": ROUNDS[seed % 4], **late})
+        config = options.normal({"store": store, "burst_buf_flush_buffer_size": ROUNDS[seed % 4]})
         engine.execute(engine.made(f"same {seed}", config), str(folder))
         files.append((folder / "x.nc").read_bytes())
     assert files[0] == files[1]
@@ -41,12 +40,38 @@ def test_random_programs(seed: int, tmp_path: pathlib.Path) -> None:
 # ---------------------------------------------------------------------- the subjects of PnetCDF's own tests
 
 
-def pair(tmp_path: pathlib.Path, logs: pathlib.Path, rounds: int, program: Any) -> None:
+def pair(tmp_path: pathlib.Path, logs: pathlib.Path, rounds: int, program: Any, **given: Any) -> None:
     """Run a program twice and compare."""
     for name, more in (("plain", {}), ("log", logged(logs, rounds))):
-        with pnc_vol.File(tmp_path / f"{name}.nc", "w", **more) as f:
+        with pnc_vol.File(tmp_path / f"{name}.nc", "w", **more, **given) as f:
             program(f)
     assert (tmp_path / "plain.nc").read_bytes() == (tmp_path / "log.nc").read_bytes()
+
+
+@pytest.mark.parametrize("given", [{"publish": "close"}, {"durable": True}, {"durable": True, "publish": "close"}])
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_files_that_are_named_late_or_durable(
+    rounds: int, given: dict[str, Any], tmp_path: pathlib.Path, logs: pathlib.Path
+) -> None:
+    """Definitions, records, texts that grow, fill values, a new layout, a deletion, and nothing but definitions."""
+
+    def program(f: Any) -> None:
+        f.create_dataset("a", (50, 40), "f8")[:] = np.arange(2000.0).reshape(50, 40)
+        f.create_dataset("r", (4, 100), "f4", maxshape=(None, 100), fillvalue=-9)[1:3] = 5
+        f.create_dataset("t", (2,), pnc_vol.string_dtype())[:] = ["a", "b"]
+        f.flush()
+        f["r"].resize(12, axis=0)
+        f["r"][7] = 3
+        f["t"][1] = "much longer than before"
+        f.attrs["much"] = np.arange(3000)
+        f["a"][3] = -1
+        f.flush()
+        del f["r"]
+        f.create_dataset("new", (3,), "i1", maxshape=(None,))
+        f["a"][::2] = 7
+
+    pair(tmp_path, logs, rounds, program, **given)
+    assert not list(logs.iterdir())
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 65_536, 100_000])

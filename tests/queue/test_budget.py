@@ -7,29 +7,30 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
+import re
 import sys
-import tempfile
+from typing import Any
 
+import numpy as np
 import pytest
+from other_process import fresh
+
+import pnc_vol
 
 MIB = 1 << 20
 SLACK = 64 * MIB
 
-PROGRAM = """
-import json, re, sys
-import numpy as np
-import pnc_vol
 
-path, budget = sys.argv[1], int(sys.argv[2])
-MIB = 1 << 20
-total = 20 * budget
+def status(field: str) -> int:
+    found = re.search(field + r":\s+(\d+)", pathlib.Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
 
-def status(field):
-    with open("/proc/self/status") as text:
-        return int(re.search(field + r":\\s+(\\d+)", text.read()).group(1)) * 1024
 
-def many_small(f):
+# Each writes 20 budgets, and says whether what is read back is right.
+
+
+def many_small(f: Any, total: int, budget: int) -> Any:
     x = f.create_dataset("x", (total // 64, 8), "f8")
     value = np.arange(8.0)
     for i in range(0, len(x), 1):
@@ -37,7 +38,8 @@ def many_small(f):
     f.flush()
     return x[12345 % len(x)].tolist() == value.tolist()
 
-def rows(f):
+
+def rows(f: Any, total: int, budget: int) -> Any:
     x = f.create_dataset("x", (total // (128 << 10), 128, 128), "f8")
     row = np.arange(128.0 * 128).reshape(128, 128)
     for i in range(len(x)):
@@ -46,26 +48,30 @@ def rows(f):
     f.flush()
     return x[7, 0, 0] == 7 and x[len(x) - 1, 0, 0] == len(x) - 1
 
-def huge(f):
+
+def huge(f: Any, total: int, budget: int) -> Any:
     x = f.create_dataset("x", (total // 8,), "f8")
     x[:] = np.broadcast_to(np.float64(3), x.shape)
     f.flush()
     return x[total // 9] == 3
 
-def huge_strided(f):
+
+def huge_strided(f: Any, total: int, budget: int) -> Any:
     x = f.create_dataset("x", (total // 8, 2), "f8")
     x[:, 1] = np.broadcast_to(np.float64(3), (len(x),))
     f.flush()
     return x[total // 9].tolist() == [0, 3]
 
-def foreign(f):
+
+def foreign(f: Any, total: int, budget: int) -> Any:
     source = np.lib.stride_tricks.as_strided(np.arange(2048.0), (total // 8192, 1024), (0, 16))
     x = f.create_dataset("x", source.shape, "f8")
     x[:] = source
     f.flush()
     return (x[len(x) - 1] == source[0]).all()
 
-def records(f):
+
+def records(f: Any, total: int, budget: int) -> Any:
     x = f.create_dataset("x", (0, 1000), "f8", maxshape=(None, 1000))
     y = f.create_dataset("y", (0, 50), "i4", maxshape=(None, 50), fillvalue=4)
     row = np.arange(1000.0)
@@ -77,20 +83,23 @@ def records(f):
     f.flush()
     return (x[n - 1] == row).all() and y[n - 1, :2].tolist() == [n - 1, 4]
 
-def huge_records(f):
+
+def huge_records(f: Any, total: int, budget: int) -> Any:
     x = f.create_dataset("x", (total // 8000, 1000), "f8", maxshape=(None, 1000))
     x[:] = np.broadcast_to(np.arange(1000.0), x.shape)
     f.flush()
     return (x[len(x) - 1] == np.arange(1000.0)).all()
 
-def texts(f):
+
+def texts(f: Any, total: int, budget: int) -> Any:
     x = f.create_dataset("x", (total // 100,), pnc_vol.string_dtype())
     for i in range(0, len(x) - 1000, 1000):
         x[i : i + 1000] = "text" * (5 + (i > len(x) // 2) * 20)
     f.flush()
     return x[0] == b"text" * 5 and x[len(x) - 1500] == b"text" * 25
 
-def lists(f):
+
+def lists(f: Any, total: int, budget: int) -> Any:
     x = f.create_dataset("x", (total // 8,), "f8")
     chosen = np.arange(0, len(x), 2 * len(x) // budget * 8 + 3)
     for i in range(20):
@@ -98,13 +107,15 @@ def lists(f):
     f.flush()
     return x[int(chosen[5]) + 1] == 19
 
-def filled(f):
+
+def filled(f: Any, total: int, budget: int) -> Any:
     x = f.create_dataset("x", (total // 8,), "f8", fillvalue=2.5)
     x[5] = 1
     f.flush()
     return x[4:7].tolist() == [2.5, 1, 2.5]
 
-def moved(f):
+
+def moved(f: Any, total: int, budget: int) -> Any:
     x = f.create_dataset("x", (total // 8,), "f8")
     x[:] = np.broadcast_to(np.float64(3), x.shape)
     f.flush()
@@ -112,30 +123,16 @@ def moved(f):
     f.flush()
     return x[total // 9] == 3
 
-warm = pnc_vol.File(path + "0", "w", buffer_size=64 << 10)
-warm.create_dataset("x", data=np.arange(20000.0))
-warm.close()
-before = status("VmRSS")
-with open("/proc/self/clear_refs", "w") as reset:
-    reset.write("5")
-with pnc_vol.File(path, "w", buffer_size=budget) as f:
-    right = bool(locals()[sys.argv[3]](f))
-print(json.dumps({"right": right, "grown": status("VmHWM") - before}))
-"""
 
-
-def grown(case: str, budget: int) -> int:
-    """Bytes by which a process's memory grew while it did a case."""
-    if not sys.platform.startswith("linux"):
-        pytest.skip("peak memory is read from /proc, which only Linux has")
-    with tempfile.TemporaryDirectory(prefix="pnc_vol_test") as folder:
-        path = str(pathlib.Path(folder) / "x.nc")
-        command = [sys.executable, "-c", PROGRAM, path, str(budget), case]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=250)
-        assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        assert told["right"]
-        return int(told["grown"])
+def measured(path: str, budget: str, case: str) -> None:
+    """In a process of its own."""
+    with pnc_vol.File(path + "0", "w", buffer_size=64 << 10) as warm:
+        warm.create_dataset("x", data=np.arange(20000.0))
+    before = status("VmRSS")
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    with pnc_vol.File(path, "w", buffer_size=int(budget)) as f:
+        right = bool(globals()[case](f, 20 * int(budget), int(budget)))
+    print(json.dumps({"right": right, "grown": status("VmHWM") - before}))
 
 
 CASES = {
@@ -145,14 +142,12 @@ CASES = {
 """The budget of each in MiB: less where every element is a system call."""
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_peak_memory(case: str) -> None:
-    budget = CASES[case] * MIB
-    peak = grown(case, budget)
-    assert peak <= budget + SLACK, f"{case}: {peak / MIB:.0f} MiB with a budget of {budget / MIB:.0f} MiB"
-
-
-def test_peak_memory_of_the_default_budget() -> None:
-    budget = 64 * MIB
-    peak = grown("rows", budget)
-    assert peak <= budget + SLACK, f"{peak / MIB:.0f} MiB with a budget of {budget / MIB:.0f} MiB"
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc, which only Linux has")
+@pytest.mark.parametrize(("case", "mib"), [*CASES.items(), ("rows", 64)])
+def test_peak_memory(case: str, mib: int, tmp_path: pathlib.Path) -> None:
+    """64 MiB is the default budget."""
+    done = fresh(measured, tmp_path / "x.nc", mib * MIB, case, seconds=250)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["right"]
+    assert told["grown"] <= mib * MIB + SLACK, f"{case}: {told['grown'] / MIB:.0f} MiB with a budget of {mib} MiB"

@@ -14,11 +14,6 @@ from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.errors import FlushError
-from pnc_vol.extents.model import Extents, Runs
-from pnc_vol.flush import execute
-from pnc_vol.flush.plan import Plan
-from pnc_vol.layout.places import Place
-from pnc_vol.queue.rows import Listed, make_rows
 from pnc_vol.testing.faults import FaultSystem
 
 Array = npt.NDArray[Any]
@@ -65,50 +60,51 @@ def test_any_mixture_of_posts_is_what_a_numpy_array_would_hold(
 ) -> None:
     folder, n = tmp_path_factory.mktemp("lists"), 90
     lists = [pnc_vol.Decomposition(columns(n, seed)) for seed in range(4)]
-    kept, execute.MOST_RUNS = execute.MOST_RUNS, runs
-    try:
-        with pnc_vol.File(folder / "a.nc", "w", buffer_size=(64 << 10) if small else (64 << 20)) as f:
-            sets = [f.create_dataset(f"x{i}", (4, 4 * n), "i4", maxshape=(None, 4 * n)) for i in range(3)]
-            model = [np.zeros((4, 4 * n), "i4") for _ in range(3)]
-            for number, (what, which, record, chosen) in enumerate(steps, 1):
-                ds, array = sets[which], model[which]
-                one = lists[chosen % 4]
-                if what == "list":
-                    ds.iput((record, one), np.arange(n) * number)
-                    array[record, one.starts[:, 0]] = np.arange(n) * number
-                elif what == "few":
-                    some = one.starts[:5]
-                    ds.iput_many(np.hstack([np.full_like(some, record), some]), None, np.arange(5) + number)
-                    array[record, some[:, 0]] = np.arange(5) + number
-                elif what == "slice":
-                    ds[record, chosen : 200 + chosen : 2] = number
-                    array[record, chosen : 200 + chosen : 2] = number
-                elif what == "one":
-                    ds[record, chosen] = number
-                    array[record, chosen] = number
-                elif what == "read":
-                    assert np.array_equal(ds[record], array[record])
-                elif what == "flush":
-                    f.flush()
-                elif what == "cancel":
-                    request = ds.iput((record, one), np.full(n, -number))
-                    if not request.test():
-                        request.cancel()
-                    else:
-                        array[record, one.starts[:, 0]] = -number
-                elif what == "drain":
-                    f.id.handle.session.drain()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("pnc_vol.flush.execute.MOST_RUNS", runs)
+        mixture(folder / "a.nc", steps, lists, (64 << 10) if small else (64 << 20))
+
+
+def mixture(path: pathlib.Path, steps: list[Step], lists: list[Any], budget: int) -> None:
+    n = len(lists[0].starts)
+    model = [np.zeros((4, 4 * n), "i4") for _ in range(3)]
+    with pnc_vol.File(path, "w", buffer_size=budget) as f:
+        # one of them without records
+        sets = [f.create_dataset(f"x{i}", (4, 4 * n), "i4", maxshape=(4 if i == 1 else None, 4 * n)) for i in range(3)]
+        for number, (what, which, record, chosen) in enumerate(steps, 1):
+            ds, array, one = sets[which], model[which], lists[chosen % 4]
+            if what == "list":
+                ds.iput((record, one), np.arange(n) * number)
+                array[record, one.starts[:, 0]] = np.arange(n) * number
+            elif what == "few":
+                some = one.starts[:5]
+                ds.iput_many(np.hstack([np.full_like(some, record), some]), None, np.arange(5) + number)
+                array[record, some[:, 0]] = np.arange(5) + number
+            elif what == "slice":
+                ds[record, chosen : 200 + chosen : 2] = array[record, chosen : 200 + chosen : 2] = number
+            elif what == "one":
+                ds[record, chosen] = array[record, chosen] = number
+            elif what == "read":
+                assert np.array_equal(ds[record], array[record])
+            elif what == "flush":
+                f.flush()
+            elif what == "cancel":
+                request = ds.iput((record, one), np.full(n, -number))
+                if not request.test():
+                    request.cancel()
                 else:
-                    ds.resize(2, axis=0)
-                    ds.resize(4, axis=0)
-                    array[2:] = 0
-            for ds, array in zip(sets, model, strict=True):
-                assert np.array_equal(ds[...], array)
-        with pnc_vol.File(folder / "a.nc") as f:
-            for i, array in enumerate(model):
-                assert np.array_equal(f[f"x{i}"][...], array)
-    finally:
-        execute.MOST_RUNS = kept
+                    array[record, one.starts[:, 0]] = -number
+            elif what == "drain":
+                f.id.handle.session.drain()
+            else:
+                ds.resize(2, axis=0)
+                ds.resize(4, axis=0)
+                array[2:] = 0
+        for ds, array in zip(sets, model, strict=True):
+            assert np.array_equal(ds[...], array)
+    with pnc_vol.File(path) as f:
+        for i, array in enumerate(model):
+            assert np.array_equal(f[f"x{i}"][...], array)
 
 
 def test_a_list_that_cannot_be_written_is_a_failed_request_and_stays(tmp_path: pathlib.Path) -> None:
@@ -128,33 +124,6 @@ def test_a_list_that_cannot_be_written_is_a_failed_request_and_stays(tmp_path: p
         assert first.status == "done"
         assert (x[...][one.starts[:, 0]] == np.arange(500)).all()
         assert not y[...].any()
-
-
-@given(
-    seed=st.integers(0, 1 << 16),
-    places=st.lists(st.tuples(st.integers(0, 500), st.sampled_from([0, 40])), min_size=1, max_size=4),
-)
-def test_a_plan_of_lists_is_the_plan_of_their_rows(seed: int, places: list[tuple[int, int]]) -> None:
-    rng = np.random.default_rng(seed)
-    starts = rng.permutation(100)[:30] * 4
-    found = Runs(np.sort(starts) if seed % 2 else starts, np.minimum(rng.integers(1, 5, 30), 40 - starts % 40))
-    items, twins, where = [], [], []
-    for number, (begin, inner) in enumerate(places):
-        items.append(Listed(number, found, 1000 * number, 4))
-        twins.append(make_rows(number, found, 1000 * number, 4))
-        where.append(Place(4 * begin, 4, inner, 320))
-    got, expected = Plan.of(where, items), Plan.of(where, twins)
-    assert written(got.extents) == written(expected.extents)
-    assert (got.requests, got.variables, got.nbytes) == (expected.requests, expected.variables, expected.nbytes)
-
-
-def written(extents: Extents) -> dict[int, int]:
-    """Which byte of memory each byte of the file comes from."""
-    return {
-        offset + i: place + i
-        for offset, length, place in zip(*(column.tolist() for column in extents), strict=True)
-        for i in range(length)
-    }
 
 
 def test_a_post_of_very_many_runs_waits_for_the_flush_like_any_other(tmp_path: pathlib.Path) -> None:

@@ -17,10 +17,8 @@ import pytest
 
 import pnc_vol
 from pnc_vol.bench.range_server import Server, serving
-from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import NotCDFError, RemoteError
-from pnc_vol.extents.model import Extents
-from pnc_vol.remote import address, driver
+from pnc_vol.testing.driver_suite import Extents, open_stack
 
 pytest.importorskip("fsspec")
 
@@ -83,7 +81,7 @@ def test_columns_come_in_one_pass_of_long_ranges(
     values = np.random.default_rng(3).random((3000, 500))
     with pnc_vol.File(tmp_path / "wide.nc", "w") as f:
         f["x"] = values
-    monkeypatch.setattr(driver, "AT_ONCE", 4 << 20)
+    monkeypatch.setattr("pnc_vol.remote.driver.AT_ONCE", 4 << 20)
     with pnc_vol.File(f"{server.url}/wide.nc") as f:
         before = len(server.requests)
         for k in (3, 250, 499):
@@ -127,7 +125,7 @@ def test_threads_and_pickles(server: Server, url: str, values: Any) -> None:
 
 
 def test_what_servers_refuse(server: Server, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_PAUSES", (0.0, 0.0, 0.0, 0.0))
+    monkeypatch.setattr("pnc_vol.remote.address._PAUSES", (0.0, 0.0, 0.0, 0.0))
     with pytest.raises(FileNotFoundError, match=r"no such file.*/b\.nc"):
         pnc_vol.File(f"{server.url}/b.nc")
     with pytest.raises(PermissionError, match="storage_options"):
@@ -241,7 +239,7 @@ def test_other_stores_are_looked_at_again(monkeypatch: pytest.MonkeyPatch, tmp_p
     with pnc_vol.File(tmp_path / "m.nc", "w") as f:
         f["x"] = values
     memory.pipe("/m.nc", (tmp_path / "m.nc").read_bytes())
-    monkeypatch.setattr(address, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr("pnc_vol.remote.address._LOOK_AGAIN", 0.0)
     with pnc_vol.File("memory://m.nc") as f:
         assert (f["x"][3] == values[3]).all()
         memory.pipe("/m.nc", (tmp_path / "m.nc").read_bytes() + b"longer")
