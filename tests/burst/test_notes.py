@@ -7,7 +7,9 @@ import threading
 from pathlib import Path
 
 from pnc_vol.append_log.private_folders import forget_folder, note_folders, noted, noted_folders
-from pnc_vol.system import REAL
+from pnc_vol.testing.faults import HookedSystem
+
+REAL = HookedSystem()
 
 
 def test_lines_with_hosts(tmp_path: Path) -> None:

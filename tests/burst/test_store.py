@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from log_bytes import MAGIC
 
 import pnc_vol
-from pnc_vol.burst.encoding import DATA_MAGIC
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 
@@ -73,7 +73,7 @@ def test_the_header_goes_to_the_file_and_data_to_the_log(tmp_path: pathlib.Path,
         # Small ones fit the window that is open.
         assert not system.log
         # In memory order, one after another, whatever the file's.
-        wanted = DATA_MAGIC + values.tobytes() + np.array([1, -2, 3], "i2").tobytes()
+        wanted = MAGIC + values.tobytes() + np.array([1, -2, 3], "i2").tobytes()
         assert log_file(logs, ".data").read_bytes()[: len(wanted)] == wanted
 
 

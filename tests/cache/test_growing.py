@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from pnc_vol.cache.cache_file import grow_file
-from pnc_vol.system import System
+from pnc_vol.testing.faults import HookedSystem
 
 
-class Overtaken(System):
+class Overtaken(HookedSystem):
     """Data come right after the look at the length of the file."""
 
-    def fstat(self, fd: int) -> Any:
-        told = super().fstat(fd)
-        os.pwrite(fd, b"\x01" * 8, 0)
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        told = super().call(name, args, kwargs)
+        if name == "fstat":
+            os.pwrite(args[0], b"\x01" * 8, 0)
         return told
 
 
@@ -24,7 +25,7 @@ def test_data_that_come_meanwhile_are_not_changed(tmp_path: Path) -> None:
     try:
         grow_file(Overtaken(), fd, 8)
         assert os.pread(fd, 9, 0) == b"\x01" * 8
-        grow_file(System(), fd, 16)
+        grow_file(HookedSystem(), fd, 16)
         assert os.pread(fd, 17, 0) == b"\x01" * 8 + bytes(8)
     finally:
         os.close(fd)

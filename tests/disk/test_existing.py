@@ -15,7 +15,7 @@ from torn_headers import torn
 
 import pnc_vol
 from pnc_vol.drivers.posix import PosixDriver
-from pnc_vol.drivers.stack import register
+from pnc_vol.testing.driver_suite import register
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 

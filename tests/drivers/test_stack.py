@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from other_process import fresh
 
 import pnc_vol
-from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.drivers.stack import registered, stack_capabilities
 from pnc_vol.drivers.stack_text import parse_stack, written_layer
-from pnc_vol.testing.driver_suite import Wrapper, open_stack, register
+from pnc_vol.testing.driver_suite import Wrapper, extents_of, open_stack, register
 from pnc_vol.testing.faults import TraceSystem
 
 
@@ -111,7 +111,9 @@ def test_options_that_a_driver_does_not_have() -> None:
 
 def test_functions_can_be_registered_if_they_say_what_they_are() -> None:
     def root(path, *, writable, system, comm, hints, content="x"):
-        return MemoryDriver(content.encode() + hints["h"].encode())
+        made, data = opened("memory"), content.encode() + hints["h"].encode()
+        made.write(extents_of((0, len(data), 0)), np.frombuffer(data, np.uint8))
+        return made
 
     with pytest.raises(ValueError, match="'root' or a 'wrapper'"):
         register("mine", root)
@@ -120,7 +122,7 @@ def test_functions_can_be_registered_if_they_say_what_they_are() -> None:
     driver = opened("over(deep=3) | mine(content=ab)", hints={"h": "!"})
     assert driver.inner.inner.inner.content() == b"ab!"
     with pytest.raises(ValueError, match="consists of letters"):
-        register("a b", MemoryDriver)
+        register("a b", root, "root")
 
 
 def test_what_is_below_a_wrapper_that_fails_is_closed(tmp_path: Path) -> None:
@@ -171,7 +173,7 @@ def test_memory_starts_with_the_file_and_leaves_it_alone(tmp_path: Path) -> None
 
 
 def test_traces_of_ranks_have_files_of_their_own(tmp_path: Path) -> None:
-    register("plain", lambda path, **_: MemoryDriver(), "root")
+    register("plain", lambda path, **_: opened("memory"), "root")
     for rank in range(2):
         comm = SimpleNamespace(rank=rank, size=2, mpi=None)
         opened(f"trace(file={tmp_path}/run.json) | plain", comm=comm).close()

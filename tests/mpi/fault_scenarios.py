@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scenarios
 from mpi4py import MPI
+from scenarios import SCENARIOS
 
 import pnc_vol as h5py
 from pnc_vol.errors import (
@@ -22,12 +23,6 @@ WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
 LAST = SIZE - 1
 HERE, SCENARIO, DRIVER = "", "", ""
-SCENARIOS: dict[str, Callable[[], None]] = {}
-
-
-def scenario(function: Callable[[], None]) -> Callable[[], None]:
-    SCENARIOS[function.__name__] = function
-    return function
 
 
 def path(name: str = "") -> str:

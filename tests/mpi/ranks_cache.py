@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 import scenarios
+from full_disk import Failing
 from mpi4py import MPI
+from scenarios import SCENARIOS, scenario
 
 import pnc_vol as h5py
 from pnc_vol.testing.faults import HookedSystem
@@ -28,14 +30,6 @@ FOLDER, NODES = sys.argv[1], int(sys.argv[2])
 NODE = RANK % NODES
 SLOW = {"e10_cache_flush_flag": "flush_onclose"}
 DRIVERS = ("mpio", "posix")
-
-
-SCENARIOS: list[Callable[[str], None]] = []
-
-
-def scenario(function: Callable[[str], None]) -> Callable[[str], None]:
-    SCENARIOS.append(function)
-    return function
 
 
 def name(case: str, driver: str) -> str:
@@ -76,26 +70,6 @@ def raises(kind: type[BaseException], call: Callable[[], Any]) -> BaseException:
     except kind as error:
         return error
     raise AssertionError(f"{kind.__name__} was not raised")
-
-
-class Failing(HookedSystem):
-    """Writes to files whose path has `part` in it fail while `error` is set."""
-
-    def __init__(self, part: str) -> None:
-        super().__init__()
-        self.part, self.error = part, 0
-        self._fds: dict[int, str] = {}
-
-    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self.error and name in ("pwrite", "pwritev", "fallocate", "copy_range"):
-            named = [self._fds.get(one, "") for one in args if isinstance(one, int)]
-            # `copy_range` writes to its last descriptor
-            if any(self.part in path for path in (named[-1:] if name == "copy_range" else named[:1])):
-                raise OSError(self.error, os.strerror(self.error))
-        made = super().call(name, args, kwargs)
-        if name == "open":
-            self._fds[made] = os.fspath(args[0])
-        return made
 
 
 # -------------------------------------------------------------------------------------- the table of consistency
@@ -496,9 +470,9 @@ if __name__ == "__main__":
     only = sys.argv[3:]
     scenarios.run(
         {
-            f"{one.__name__} {driver}": (lambda one=one, driver=driver: one(driver))
-            for one in SCENARIOS
+            f"{key} {driver}": (lambda one=one, driver=driver: one(driver))
+            for key, one in SCENARIOS.items()
             for driver in DRIVERS
-            if not only or one.__name__ in only
+            if not only or key in only
         }
     )

@@ -6,7 +6,6 @@ import errno
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import scenarios
 from full_disk import OfFolder
 from killed_caches import after_a_kill
 from mpi4py import MPI
+from scenarios import SCENARIOS, scenario
 
 import pnc_vol as h5py
 from pnc_vol.errors import LogRefusedError, PncVolWarning
@@ -24,14 +24,6 @@ RANK, SIZE = WORLD.rank, WORLD.size
 FOLDER, NODES = Path(sys.argv[1]), int(sys.argv[2])
 CALLS = {"open", "pwrite", "pwritev", "ftruncate", "fallocate", "mmap"}
 NVMS = [FOLDER / f"nvm{node}" for node in range(NODES)]
-
-
-SCENARIOS: list[Callable[[], None]] = []
-
-
-def scenario(function: Callable[[], None]) -> Callable[[], None]:
-    SCENARIOS.append(function)
-    return function
 
 
 def killed_now(path: Path) -> dict[str, Any]:
@@ -169,4 +161,4 @@ def a_file_with_caches_is_refused_on_all_ranks_and_recovered_when_told() -> None
 
 
 if __name__ == "__main__":
-    scenarios.run({one.__name__: one for one in SCENARIOS}, seconds=90)
+    scenarios.run(SCENARIOS, seconds=90)

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from pnc_vol.format.decode import decode
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.mapping.names import MARKER
+
+MARKER = "pnc_vol_hdf5"
+"""The attribute, by docs/reference/file-format.md."""
 
 ROOM = 1 << 16
 """Bytes that a header is given to change in."""

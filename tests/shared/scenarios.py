@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     import pytest
 
 
+SCENARIOS: dict[str, Callable[..., None]] = {}
+"""Of the program of this process, by name."""
+
+
+def scenario(function: Callable[..., None]) -> Callable[..., None]:
+    """Let a function be one of them; see `names`."""
+    SCENARIOS[function.__name__] = function
+    return function
+
+
 def run(scenarios: Mapping[str, Callable[[], object]], *, seconds: float = 20) -> None:
     """Run `scenarios` in turn on all ranks, each within `seconds`."""
     from mpi4py import MPI
