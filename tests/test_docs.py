@@ -265,7 +265,7 @@ def test_every_module_is_on_the_map() -> None:
 
 def test_the_picture_of_the_rooms_is_that_of_the_imports() -> None:
     drawn = structure.rooms_drawn(structure.Sources(ROOT))
-    assert drawn in (ROOT / structure.PAGE).read_text(), "run: python tests/shared/structure.py --write"
+    assert drawn in (ROOT / structure.PAGE).read_text(), "run: python tools/structure.py --write"
 
 
 def test_files_that_the_architecture_names_are_there() -> None:

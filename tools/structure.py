@@ -1,4 +1,4 @@
-"""How the package is built, in figures: ``python tests/shared/structure.py [TREE]`` prints them for a tree of sources.
+"""How the package is built, in figures: ``python tools/structure.py [TREE]`` prints them for a tree of sources.
 
 ====================  ============================================================================================
 classes               instance attributes of each class: slots, fields of a dataclass, and what methods assign to
@@ -484,7 +484,7 @@ def parts(root: pathlib.Path, folder: pathlib.Path) -> dict[str, str]:
 def filled(text: str, made: dict[str, str]) -> str:
     """The page with the parts between its markers replaced."""
     for name, content in made.items():
-        begin, end = f"<!-- made by tests/shared/structure.py: {name} -->\n", "\n<!-- end -->"
+        begin, end = f"<!-- made by tools/structure.py: {name} -->\n", "\n<!-- end -->"
         before, there, rest = text.partition(begin)
         if there:
             text = before + begin + content + end + rest.partition(end)[2]
@@ -493,7 +493,7 @@ def filled(text: str, made: dict[str, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print figures of the structure of the package.")
-    parser.add_argument("tree", nargs="?", type=pathlib.Path, default=HERE.parents[2], help="a tree of sources")
+    parser.add_argument("tree", nargs="?", type=pathlib.Path, default=HERE.parents[1], help="a tree of sources")
     parser.add_argument("--lists", action="store_true", help="also list large classes, imports, cycles and climbs")
     parser.add_argument("--write", action="store_true", help=f"write what is made from the sources into {PAGE}")
     args = parser.parse_args()
