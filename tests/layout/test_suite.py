@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import pathlib
 import sys
-import types
 from contextlib import suppress
 
 import numpy as np
+import options
 import pytest
 
 import pnc_vol
@@ -20,17 +19,9 @@ from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.testing.faults import FaultSystem
 from pnc_vol.testing.layout_suite import LayoutSuite
 
-FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "plugin_layout"
-
-
-def example() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("pnc_vol_rawfiles", FOLDER / "pnc_vol_rawfiles.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+with plugins.restored():
+    options.load_plugins("rawfiles")
+RawFiles = sys.modules["pnc_vol_rawfiles"].RawFiles
 
 
 class TestCanonical(LayoutSuite):
@@ -38,7 +29,7 @@ class TestCanonical(LayoutSuite):
 
 
 class TestRawFiles(LayoutSuite):
-    layout = example().RawFiles
+    layout = RawFiles
 
     def test_each_variable_is_a_raw_file(self, tmp_path: pathlib.Path) -> None:
         with self.open("w") as f:
@@ -89,7 +80,7 @@ class TestRawFiles(LayoutSuite):
             assert len(os.listdir("/proc/self/fd")) == before, n
 
 
-class Elsewhere(example().RawFiles):  # type: ignore[misc]
+class Elsewhere(RawFiles):  # type: ignore[misc]
     """Raw files, with the header in a file of another name."""
 
     name = "elsewhere"
@@ -127,7 +118,7 @@ class TestWhatAFileSays:
 
     @pytest.fixture
     def path(self, tmp_path: pathlib.Path) -> pathlib.Path:
-        registry.register("rawfiles", example().RawFiles)
+        registry.register("rawfiles", RawFiles)
         with pnc_vol.File(tmp_path / "x.nc", "w", layout="rawfiles") as f:
             f["x"] = np.arange(5)
         return tmp_path / "x.nc"
@@ -156,7 +147,7 @@ class TestWhatAFileSays:
     def test_a_layout_that_is_not_installed(self, tmp_path: pathlib.Path) -> None:
         path = tmp_path / "x.nc"
         with plugins.restored():
-            registry.register("elsewhere", type("Elsewhere", (example().RawFiles,), {"name": "elsewhere"}))
+            registry.register("elsewhere", type("Elsewhere", (RawFiles,), {"name": "elsewhere"}))
             with pnc_vol.File(path, "w", layout="elsewhere") as f:
                 f["x"] = np.arange(5)
         before = path.read_bytes()

@@ -16,33 +16,32 @@ from pnc_vol.testing.driver_suite import DriverSuite, open_stack
 assert MPI.Is_initialized()
 
 
-class StackSuite(DriverSuite):
+class TestMpio(DriverSuite):
+    stack = "mpio"
+
+
+class TestMpioInSmallCalls(DriverSuite):
+    stack = "mpio(round_bytes=1000)"
+
+
+class TestMpioWithoutTypes(DriverSuite):
+    stack = "mpio(derived_types=false)"
+
+
+class CacheSuite(DriverSuite):
     """`{}` in the stack is the directory of a cache."""
 
     @pytest.fixture(autouse=True)
     def where(self, tmp_path: Path) -> None:
-        self.folder = tmp_path / "nvm"
-        self.folder.mkdir()
+        self.folder = tmp_path
 
     def make(self, path: str, *, writable: bool = True) -> Any:
         return open_stack(self.stack.format(f"path='{self.folder}'"), path, writable=writable)
 
 
-class TestMpio(StackSuite):
-    stack = "mpio"
-
-
-class TestMpioInSmallCalls(StackSuite):
-    stack = "mpio(round_bytes=1000)"
-
-
-class TestMpioWithoutTypes(StackSuite):
-    stack = "mpio(derived_types=false)"
-
-
-class TestCache(StackSuite):
+class TestCache(CacheSuite):
     stack = "cache({}, threads=2) | mpio"
 
 
-class TestCoherentCache(StackSuite):
+class TestCoherentCache(CacheSuite):
     stack = "cache({}, mode=coherent) | mpio"

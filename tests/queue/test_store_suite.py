@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pathlib
 import sys
-import types
+
+import options
 
 import pnc_vol
+from pnc_vol import plugins
 from pnc_vol.testing.store_suite import StoreSuite, queue_of
 
-FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "plugin_store"
-
-
-def example() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("pnc_vol_zipped", FOLDER / "pnc_vol_zipped.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+with plugins.restored():
+    options.load_plugins("zipped")
 
 
 class TestMemory(StoreSuite):
@@ -42,4 +33,4 @@ class TestLog(StoreSuite):
 
 
 class TestZipped(StoreSuite):
-    store = example().ZippedStore.open
+    store = sys.modules["pnc_vol_zipped"].ZippedStore.open
