@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kills import killed_job
 
 import pnc_vol
 
@@ -34,12 +35,14 @@ def test_loggers_are_told_what_happens(tmp_path: Path, caplog: pytest.LogCapture
 
 def test_a_replay_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pnc_vol")
-    path = str(tmp_path / "a.nc")
-    script = (
-        f"import os, pnc_vol; f = pnc_vol.File({path!r}, 'w', burst_buf=True); "
-        "d = f.create_dataset('x', (4,), 'f8'); f.flush(); d[:] = 7; os._exit(9)"
-    )
-    subprocess.run([sys.executable, "-c", script], check=False)
+    path = tmp_path / "a.nc"
+
+    def work(f: pnc_vol.File) -> None:
+        d = f.create_dataset("x", (4,), "f8")
+        f.flush()
+        d[:] = 7
+
+    killed_job(path, work, burst_buf=True)
     with pnc_vol.File(path, "r+", recover=True) as f:
         assert f["x"][:].tolist() == [7] * 4
     assert [record.getMessage() for record in caplog.records if record.name == "pnc_vol.recovery"] == [

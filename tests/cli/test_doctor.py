@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kills import logged_job
 from run_command import on_a_terminal
 
 import pnc_vol
@@ -89,13 +90,13 @@ def test_json_of_files(small: Path, tmp_path: Path, verb: Any) -> None:
 
 
 def test_json_of_logs(tmp_path: Path, verb: Any) -> None:
-    script = (
-        f"import os, pnc_vol; f = pnc_vol.File({str(tmp_path / 'a.nc')!r}, 'w', burst_buf=True, "
-        f"burst_buf_dirname={str(tmp_path)!r}); d = f.create_dataset('x', (4,), 'f8'); f.flush(); d[:] = 7; os._exit(9)"
-    )
-    subprocess.run([sys.executable, "-c", script], check=False)
-    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
-    (found,) = json.loads(verb("log", "--json", folder, code=0).out)
+    def work(f: pnc_vol.File) -> None:
+        d = f.create_dataset("x", (4,), "f8")
+        f.flush()
+        d[:] = 7
+
+    (meta,) = logged_job(tmp_path / "a.nc", tmp_path, work)
+    (found,) = json.loads(verb("log", "--json", meta.parent, code=0).out)
     assert found["to_replay"] == 1
     assert not found["damaged"]
     assert "/x" in found["variables"].values()

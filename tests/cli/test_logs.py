@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-import signal
 import struct
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from kills import ended
 
 import pnc_vol
 
-JOB = """
-import os, signal
-import sys
-import numpy as np
-import pnc_vol as h5py
 
-hints = {"nc_burst_buf": "enable", "nc_burst_buf_dirname": "scratch", "nc_burst_buf_sync": sys.argv[1]}
-f = h5py.File("run.nc", "w", hints=hints)
-t = f.create_dataset("temperature", (0, 4), "f8", maxshape=(None, 4))
-for step in range(5):
-    t.resize(step + 1, axis=0)
-    t[step] = step
-    if step == 2:
-        f.flush()
-t.iput(np.s_[0, 0], 99.0).cancel()
-f["late"] = np.arange(3)
-f["late"][::2] = 7
-os.kill(os.getpid(), signal.SIGKILL)
-"""
+def job(folder: Path, sync: str) -> None:
+    """It knows its folder for logs by a relative name, and is killed before it closes its file."""
+    os.chdir(folder)
+    hints = {"nc_burst_buf": "enable", "nc_burst_buf_dirname": "scratch", "nc_burst_buf_sync": sync}
+    f = pnc_vol.File("run.nc", "w", hints=hints)
+    t = f.create_dataset("temperature", (0, 4), "f8", maxshape=(None, 4))
+    for step in range(5):
+        t.resize(step + 1, axis=0)
+        t[step] = step
+        if step == 2:
+            f.flush()
+    t.iput(np.s_[0, 0], 99.0).cancel()
+    f["late"] = np.arange(3)
+    f["late"][::2] = 7
+    os._exit(0)
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which a job was killed that knew its folder for logs by a relative name."""
+    """A folder in which a job was killed."""
     folder = tmp_path_factory.mktemp("killed") / "job"
     folder.mkdir()
     kill_in(folder, "none")
@@ -50,12 +46,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kill_in(folder: Path, sync: str) -> None:
     """Have the job killed in a folder, with this hint ``nc_burst_buf_sync``."""
     (folder / "scratch").mkdir()
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(JOB), sync], cwd=folder, check=False)
-    assert done.returncode == -signal.SIGKILL
+    ended(lambda: job(folder, sync))
 
 
-@pytest.fixture
-def job(killed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(name="job")
+def job_again(killed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same as it was left, to be changed; the working directory."""
     shutil.rmtree(killed)
     shutil.copytree(killed.parent / "kept", killed)

@@ -364,6 +364,7 @@ def test_the_reference_has_every_verb() -> None:
         ("view https://x.y/z.nc", "no addresses"),
         ("profile a.nc", "it is no timeline"),
         ("profile cut.json", "it is no timeline"),
+        ("profile none.json", "there is no such file"),
         ("doctor none", "there is no such directory"),
         ("link a.h5 l.h5", "pnc-vol: a.h5: it is an HDF5 file already"),
         ("convert --compression zip a.nc c.h5", "--compression 'zip'"),
