@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import errno
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import virtual_ranks
+from other_process import fresh
 
 import pnc_vol
 from pnc_vol import errors
-
-ENV = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def travelled(error: BaseException, failed: list[int], size: int) -> BaseException:
@@ -89,27 +85,24 @@ def test_errors_of_unknown_classes_arrive_as_what_they_derive_from(error: BaseEx
     assert not isinstance(error, Odd) or "x" * 1000 in str(there)
 
 
-def test_what_is_no_communicator_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("number", "TypeError an mpi4py intracommunicator"),
+        ("initialize", "OperationError no file can be opened with comm=: MPI"),
+        ("finalize", "OperationError no file can be opened with comm=: MPI"),
+    ],
+)
+def test_what_is_no_communicator_is_an_error_and_no_abort(tmp_path: Path, what: str, told: str) -> None:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    done = subprocess.run(
-        [sys.executable, __file__, "number", tmp_path], capture_output=True, text=True, timeout=60, env=ENV
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("TypeError "), done.stdout
-    assert "an mpi4py intracommunicator" in done.stdout
-
-
-@pytest.mark.parametrize("when", ["initialize", "finalize"])
-def test_without_mpi_a_communicator_is_an_error_and_no_abort(tmp_path: Path, when: str) -> None:
-    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    job = subprocess.run(
-        [sys.executable, __file__, when, tmp_path], capture_output=True, text=True, timeout=60, env=ENV
-    )
+    job = fresh(open_with, what, tmp_path)
     assert job.returncode == 0, job.stderr
-    assert job.stdout.startswith("OperationError no file can be opened with comm=: MPI"), job.stdout
+    kind, _, text = told.partition(" ")
+    assert job.stdout.startswith(f"{kind} ")
+    assert text in job.stdout
 
 
-def open_with(what: str, folder: Path) -> None:
+def open_with(what: str, folder: str) -> None:
     """In a process of its own: MPI can be started once in a process, and ended."""
     import mpi4py
 
@@ -119,10 +112,6 @@ def open_with(what: str, folder: Path) -> None:
     if MPI.Is_initialized():
         MPI.Finalize()
     try:
-        pnc_vol.File(folder / "a.nc", "w", comm=3 if what == "number" else MPI.COMM_WORLD)
+        pnc_vol.File(f"{folder}/a.nc", "w", comm=3 if what == "number" else MPI.COMM_WORLD)
     except (RuntimeError, TypeError) as error:
         print(type(error).__name__, error)
-
-
-if __name__ == "__main__":
-    open_with(sys.argv[1], Path(sys.argv[2]))

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -241,30 +242,28 @@ exec "$MPIEXEC" -n 2 "$@"
 """
 
 
+def slurm_job(tmp_path: Path, script: str, *words: str, srun: str, **env: str) -> tuple[Any, Path]:
+    """Run a script of an example where a program stands for `srun`; what it said, and the node-local folder."""
+    local, command = tmp_path / "local", tmp_path / "bin" / "srun"
+    local.mkdir()
+    command.parent.mkdir()
+    command.write_text(srun)
+    command.chmod(0o755)
+    env |= {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}", "MPIEXEC": str(find_mpiexec())}
+    env |= {"SLURM_TMPDIR": str(local), "PYTHON": sys.executable}
+    done = subprocess.run(
+        ["bash", str(EXAMPLES / script), *words],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, env=os.environ | env,
+    )  # fmt: skip
+    return done, local
+
+
 @needs_mpi
 @pytest.mark.parametrize("killed", [False, True])
 def test_the_slurm_job(killed: bool, tmp_path: Path) -> None:
-    local, bin_folder = tmp_path / "local", tmp_path / "bin"
-    local.mkdir()
-    bin_folder.mkdir()
-    (bin_folder / "srun").write_text(SRUN)
-    (bin_folder / "srun").chmod(0o755)
     (tmp_path / "killed.py").write_text(KILLED)
-    done = subprocess.run(
-        ["bash", str(EXAMPLES / "07_burst_buffer.slurm"), "out.nc"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ
-        | {
-            "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-            "MPIEXEC": str(find_mpiexec()),
-            "SLURM_TMPDIR": str(local),
-            "PYTHON": sys.executable,
-            "PROGRAM": str(tmp_path / "killed.py") if killed else str(EXAMPLES / "03_heat_mpi.py"),
-        },
-    )
+    program = tmp_path / "killed.py" if killed else EXAMPLES / "03_heat_mpi.py"
+    done, local = slurm_job(tmp_path, "07_burst_buffer.slurm", "out.nc", srun=SRUN, PROGRAM=str(program))
     left = [path.name for path in local.iterdir()]
     assert not list(tmp_path.glob("*.logs"))
     if not killed:
@@ -289,26 +288,10 @@ def test_output_is_hidden_behind_the_computation(tmp_path: Path) -> None:
 
 @needs_mpi
 def test_the_slurm_job_with_a_cache(tmp_path: Path) -> None:
-    local, bin_folder = tmp_path / "local", tmp_path / "bin"
-    for folder in (local, bin_folder, tmp_path / "results"):
-        folder.mkdir()
-    (bin_folder / "srun").write_text('#!/bin/bash\nshift\nexec $MPIEXEC -n 2 "$@"\n')
-    (bin_folder / "srun").chmod(0o755)
+    (tmp_path / "results").mkdir()
     (tmp_path / "program.py").write_text(CHECKPOINTS)
-    done = subprocess.run(
-        ["bash", str(EXAMPLES / "09_cache.slurm"), "results", "program.py", "results"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ
-        | {
-            "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-            "MPIEXEC": str(find_mpiexec()),
-            "SLURM_TMPDIR": str(local),
-            "PYTHON": sys.executable,
-        },
-    )
+    words, srun = ("results", "program.py", "results"), '#!/bin/bash\nshift\nexec $MPIEXEC -n 2 "$@"\n'
+    done, local = slurm_job(tmp_path, "09_cache.slurm", *words, srun=srun)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == ["enable", str(local)]
     for step in range(2):

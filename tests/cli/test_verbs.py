@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -63,21 +64,29 @@ def test_convert_refuses_to_replace(small, tmp_path, verb):
     verb("convert", "--overwrite", small, tmp_path / "there.nc", code=0)
 
 
-def test_a_full_disk_is_told_of_the_target(small, tmp_path):
-    resource = pytest.importorskip("resource")
-    with h5py.File(small, "a") as f:
-        f["large"] = np.zeros(500_000)
+@pytest.mark.parametrize("verb", ["convert", "repack"])
+def test_a_full_disk_is_told_of_the_target(tmp_path, verb):
+    source = tmp_path / ("a.h5" if verb == "convert" else "a.nc")
+    with (h5py if verb == "convert" else pnc_vol).File(source, "w") as f:
+        f["large"], f["gone"] = np.zeros(500_000), np.zeros(1000)
+    if verb == "repack":
+        with pnc_vol.File(source, "a") as f:
+            del f["gone"]
+    content = source.read_bytes()
+    target = tmp_path / "o.nc" if verb == "convert" else source
 
     def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
 
-    command = [sys.executable, "-m", "pnc_vol.cli", "convert", str(small), str(tmp_path / "o.nc")]
+    command = [sys.executable, "-m", "pnc_vol.cli", verb, *(["-i"] if verb == "repack" else []), str(source)]
     # bytecode that is cut by the limit would stop all later processes
     env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    command += [str(target)] if verb == "convert" else []
     done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limit, env=env)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"pnc-vol: {tmp_path}/o.nc: the file would be larger than allowed here")
-    assert [path.name for path in tmp_path.iterdir()] == ["small.h5"]
+    assert done.stderr.startswith(f"pnc-vol: {target}: the file would be larger than allowed here")
+    assert list(tmp_path.iterdir()) == [source]
+    assert source.read_bytes() == content
 
 
 def test_many_notes_of_a_kind_are_counted(tmp_path, verb):

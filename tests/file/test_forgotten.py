@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import gc
 import pathlib
-import subprocess
 import sys
 import traceback
 import warnings
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from other_process import fresh
 
 import pnc_vol
 from pnc_vol.testing.faults import HookedSystem
@@ -93,60 +93,54 @@ def test_what_cannot_be_written_is_told_by_the_next_call_and_does_not_stop_it(tm
     f.close()
 
 
-def run(*args: object) -> str:
-    """Run this module, whose end is tested, or what its collector does; what it prints."""
-    done = subprocess.run([sys.executable, __file__, *map(str, args)], capture_output=True, text=True)
+def told(work: Any, *args: object) -> str:
+    """What a function of this module prints in a process whose end, or collector, is tested."""
+    done = fresh(work, *args)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
 @pytest.mark.parametrize("how", ["held", "in a cycle", "collected"])
 def test_at_exit(tmp_path: pathlib.Path, how: str) -> None:
-    run(how, tmp_path)
+    told(end, how, tmp_path)
     with pnc_vol.File(tmp_path / "x.nc") as f:
         assert f["x"][()].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_a_collection_in_the_middle_of_a_parse_leaves_the_parser_alone(tmp_path: pathlib.Path) -> None:
     """A file that cannot be closed was told by a traceback, and to make one is to parse."""
-    assert run("parse", tmp_path) == "5\n"
+    assert told(parse, tmp_path) == "5\n"
 
 
-def parse(folder: pathlib.Path) -> None:
+def parse(folder: str) -> None:
     """Parse while files that cannot be closed are collected; how many of these are told of afterwards is printed."""
     warnings.simplefilter("error")
     sys.unraisablehook = lambda told: print(*traceback.format_exception(told.exc_value))
     gc.disable()
     for i in range(5):
         system = Counted()
-        in_a_cycle(folder / f"{i}.nc", system)
+        in_a_cycle(pathlib.Path(folder, f"{i}.nc"), system)
         system.full = True
     gc.set_threshold(500, 1, 1)
     gc.enable()
     ast.parse("\n".join(f"x{i} = [a + b * (c - {i}) for a in range({i})]" for i in range(100)))
     gc.disable()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        pnc_vol.File(folder / "other.nc", "w").close()
-    print(sum("was not closed" in str(one.message) for one in told))
+        pnc_vol.File(f"{folder}/other.nc", "w").close()
+    print(sum("was not closed" in str(one.message) for one in caught))
     warnings.simplefilter("ignore")
 
 
-def end(how: str, folder: pathlib.Path) -> None:
+def end(how: str, folder: str) -> None:
     """End with a file that is open."""
     if how == "held":
-        held.append(pnc_vol.File(folder / "x.nc", "w"))
+        held.append(pnc_vol.File(f"{folder}/x.nc", "w"))
         held[0]["x"] = np.arange(5)
     else:
-        in_a_cycle(folder / "x.nc")
+        in_a_cycle(pathlib.Path(folder, "x.nc"))
     if how == "collected":
         gc.collect()
 
 
 held: list[Any] = []
-
-if __name__ == "__main__":
-    if sys.argv[1] == "parse":
-        parse(pathlib.Path(sys.argv[2]))
-    else:
-        end(sys.argv[1], pathlib.Path(sys.argv[2]))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from other_process import fresh
 
 import pnc_vol
 from pnc_vol.errors import ForkedFileError
@@ -82,17 +81,11 @@ left: list[object] = []
 """What is open at the end of the program."""
 
 
-def run(*args: object) -> None:
-    """Run this module: what the end of an interpreter does is tested."""
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, __file__, *map(str, args)], capture_output=True, text=True, env=env)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("publish", ["create", "close"])
 def test_the_end_of_a_forked_child_harms_nothing(path: pathlib.Path, publish: str) -> None:
-    run(path, publish)
+    done = fresh(fork, path, publish)
+    assert (done.returncode, done.stderr) == (0, "")
     with pnc_vol.File(path) as f:
         assert f["x"][:].tolist() == [0, 1, 2, 3, 4]
         assert (f["r"][:] == np.arange(200)[:, None]).all()
@@ -114,7 +107,3 @@ def test_counts(path: pathlib.Path) -> None:
         assert told["requests_written"] == 1
         assert told["bytes_written"] == 8
         assert told["driver"]["posix.write_bytes"] >= 160_008
-
-
-if __name__ == "__main__":
-    fork(*sys.argv[1:])

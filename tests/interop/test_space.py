@@ -57,21 +57,18 @@ def limited() -> Any:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_convert_refuses_what_is_not_there(sparse_netcdf: Path, sparse_hdf5: Path, limited: Any) -> None:
+def test_convert_refuses_what_is_not_there_or_does_not_fit(
+    sparse_netcdf: Path, sparse_hdf5: Path, limited: Any
+) -> None:
     for source in (sparse_netcdf, sparse_hdf5):
-        target = source.with_suffix(".out")
-        with pytest.raises(LimitError, match="--allow-sparse") as caught:
+        target, claimed = source.with_suffix(".out"), 8 * HUGE
+        with pytest.raises(LimitError, match="--allow-sparse") as told:
             convert(source, target)
-        assert f"claims {8 * HUGE} bytes of values, and the file has {source.stat().st_size};" in str(caught.value)
-        assert not target.exists()
-
-
-def test_what_is_allowed_must_still_fit_the_disk(sparse_netcdf: Path, sparse_hdf5: Path, limited: Any) -> None:
-    for source in (sparse_netcdf, sparse_hdf5):
-        with pytest.raises(OSError, match=f"{8 * HUGE} bytes of values are to be written, and .* are free") as caught:
-            convert(source, source.with_suffix(".out"), allow_sparse=True)
+        assert f"claims {claimed} bytes of values, and the file has {source.stat().st_size};" in str(told.value)
+        with pytest.raises(OSError, match=f"{claimed} bytes of values are to be written, and .* are free") as caught:
+            convert(source, target, allow_sparse=True)
         assert caught.value.errno == errno.ENOSPC
-        assert not source.with_suffix(".out").exists()
+        assert not target.exists()
 
 
 def test_a_sparse_file_is_converted_if_that_is_allowed(tmp_path: Path) -> None:
