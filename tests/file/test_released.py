@@ -1,7 +1,4 @@
-"""Whatever ends an opening, nothing of it stays: descriptors, locks, temporary files, threads.
-
-Random programs are interrupted, or fail, at any other place (`tests/engine`).
-"""
+"""A forgotten file whose close is interrupted; random programs are interrupted at any other place (`tests/engine`)."""
 
 from __future__ import annotations
 
@@ -14,20 +11,6 @@ from interrupts import Interrupts
 
 import pnc_vol
 
-WAYS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "log": {"burst_buf": True},
-    "blob": {"layout": "blob"},
-    "named at the close": {"publish": "close"},
-    "cache": {"hints": {"e10_cache_path": "FOLDER"}},
-}
-
-
-def options_of(way: str, folder: Path) -> dict[str, Any]:
-    (folder / "nvm").mkdir(exist_ok=True)
-    given = dict(WAYS[way])
-    return given | ({"hints": {"e10_cache_path": str(folder / "nvm")}} if "hints" in given else {})
-
 
 # in a destructor
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -35,8 +18,11 @@ def options_of(way: str, folder: Path) -> dict[str, Any]:
 def test_a_forgotten_file_whose_close_is_interrupted_loses_nothing(tmp_path: Path, way: str) -> None:
     """Python prints the Ctrl-C of a destructor and goes on, so that nobody would close the file once more."""
 
+    (tmp_path / "nvm").mkdir()
+    options: Any = {"hints": {"e10_cache_path": str(tmp_path / "nvm")}} if way == "cache" else {}
+
     def forget(name: str, interrupts: Any) -> Any:
-        f = pnc_vol.File(tmp_path / name, "w", **options_of(way, tmp_path))
+        f = pnc_vol.File(tmp_path / name, "w", **options)
         f["a"] = np.arange(300)
         with interrupts:
             del f
