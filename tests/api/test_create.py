@@ -31,7 +31,12 @@ CALLS = """
 (None, None, h5.Empty('i4')) | ((3,), None, h5.Empty('i4')) | (None, None, []) | (None, None, np.float16(2))
 (None, None, np.arange(4, dtype='>i2')) | (None, 'f4', np.arange(4)) | (None, 'i4', [1.5]) | (None, 'i1', 300)
 ((2, 2), None, np.arange(4)) | (None, None, np.arange(6).reshape(2, 3).T) | (None, None, range(4))
-(None, None, (1, 2.5))
+(None, None, (1, 2.5)) | ((), 'f4', chunks=True) | ((), 'f4', compression='gzip') | ((), 'f4', maxshape=(None,))
+((), 'f4', maxshape=()) | (None, 'f4', chunks=True) | (None, 'f4', maxshape=(None,)) | ((3,), 'f4', scaleoffset=True)
+((3,), 'f4', scaleoffset=4) | ((3,), 'S3', scaleoffset=1) | ((3,), 'f4', fillvalue=np.nan)
+((3,), 'S3', fillvalue='ab') | ((3,), 'S3', fillvalue=b'ab') | ((3,), '?', fillvalue=True)
+((3,), 'c8', fillvalue=1j) | ((3,), 'f8', maxshape=(3,)) | ((3, 4), 'f8', maxshape=(None, 4))
+((3, 4), 'f8', maxshape=(3, 4)) | ((3, 4), 'f8', maxshape='ab')
 """
 KEYWORDS = """
 maxshape=(None,) | maxshape=2 | maxshape=(2,) | maxshape=(None, None) | maxshape=(30,) | chunks=True
@@ -66,7 +71,9 @@ def test_shape_type_data(both: Any, call: str) -> None:
     if "x" in both.names[0]["f"]:
         both.same("shown")
         both.again()
-        both.same(f"x = f['x']; shown = {SHOWN}, x[()]")
+        # how many digits were kept is not remembered in a file
+        remembered = "(x.shape, x.maxshape, x.fillvalue)" if "scaleoffset=4" in call else SHOWN
+        both.same(f"x = f['x']; shown = {remembered}, x[()]")
         both.same("shown")
 
 
@@ -77,38 +84,6 @@ def test_keywords(both: Any, keywords: str) -> None:
     if "x" in both.names[0]["f"]:
         both.same(SHOWN)
         both.same("x.chunks, x[()]")
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype", "keywords"),
-    [
-        ("()", "f4", "chunks=True"),
-        ("()", "f4", "compression='gzip'"),
-        ("()", "f4", "maxshape=(None,)"),
-        ("()", "f4", "maxshape=()"),
-        ("None", "f4", "chunks=True"),
-        ("None", "f4", "maxshape=(None,)"),
-        ("(3,)", "f4", "scaleoffset=True"),
-        ("(3,)", "f4", "scaleoffset=4"),
-        ("(3,)", "S3", "scaleoffset=1"),
-        ("(3,)", "f4", "fillvalue=np.nan"),
-        ("(3,)", "S3", "fillvalue='ab'"),
-        ("(3,)", "S3", "fillvalue=b'ab'"),
-        ("(3,)", "?", "fillvalue=True"),
-        ("(3,)", "c8", "fillvalue=1j"),
-        ("(3,)", "f8", "maxshape=(3,)"),
-        ("(3, 4)", "f8", "maxshape=(None, 4)"),
-        ("(3, 4)", "f8", "maxshape=(3, 4)"),
-        ("(3, 4)", "f8", "maxshape='ab'"),
-    ],
-)
-def test_other_shapes(both: Any, shape: str, dtype: str, keywords: str) -> None:
-    both.same(f"x = f.create_dataset('x', {shape}, '{dtype}', {keywords})")
-    if "x" in both.names[0]["f"]:
-        both.same(SHOWN)
-        both.same("x[()]")
-        both.again()
-        both.same("f['x'][()], f['x'].fillvalue, f['x'].maxshape[:1] if f['x'].maxshape else None")
 
 
 def test_fill_values_are_read_where_nothing_was_written(both: Any) -> None:
