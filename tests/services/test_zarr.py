@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.bench.range_server import serving
 from pnc_vol.convert.zarr_refs import write_references
 
 pytestmark = [pytest.mark.services, pytest.mark.filterwarnings("ignore")]
@@ -61,13 +60,12 @@ def test_xarray_sees_what_the_netcdf_library_sees(path: Path, tmp_path: Path, ki
     assert opened(tmp_path / f"refs.{kind}", group="g/h")["v"].values.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_from_a_web_server(path: Path, tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
-        write_references(f"{server.url}/a.nc", str(tmp_path / "far.json"))
-        found = opened(tmp_path / "far.json", far=True)
-        with pnc_vol.File(path) as f:
-            assert (found["large"][2999].values == f["large"][2999]).all()
-            assert server.sent < 20 << 20, "one chunk, not the file"
+def test_from_a_web_server(path: Path, tmp_path: Path, server: Any) -> None:
+    write_references(f"{server.url}/a.nc", str(tmp_path / "far.json"))
+    found = opened(tmp_path / "far.json", far=True)
+    with pnc_vol.File(path) as f:
+        assert (found["large"][2999].values == f["large"][2999]).all()
+        assert server.sent < 20 << 20, "one chunk, not the file"
 
 
 def test_virtualizarr(path: Path, tmp_path: Path) -> None:
