@@ -62,10 +62,7 @@ def test_the_floors_hold() -> None:
 
 def test_every_room_is_on_a_floor() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    for room in {Path(path.relative_to(PACKAGE).parts[0]).stem for path in MODULES} - {
-        "pnc_vol",
-        "__init__",
-    }:
+    for room in {Path(path.relative_to(PACKAGE).parts[0]).stem for path in MODULES} - {"pnc_vol", "__init__"}:
         assert f"pnc_vol.{room}" in text, f"{room} stands in no contract of import-linter (pyproject.toml)"
 
 

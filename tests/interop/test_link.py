@@ -165,13 +165,7 @@ def test_relative_names_are_found_beside_the_link(tmp_path: Path) -> None:
     moved = home.rename(tmp_path / "moved")
     script = f"import h5py; print(h5py.File({str(moved / 'a.h5')!r}, 'r')['x'][:].tolist())"
     environment = {**os.environ, "HDF5_EXTFILE_PREFIX": "${ORIGIN}"}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.strip() == "[1.5, 2.5]"
     assert str(moved / "a.nc") in verb("link", "--check", moved / "a.h5", code=0).out
 

@@ -110,11 +110,7 @@ class Files(RuleBasedStateMachine):
         # unless it is told to, HDF5 does not fill a new dataset, which has then what lay there in the file
         more["fill_time"] = "alloc"
         if limits and shape:
-            more["maxshape"] = {
-                1: (None,) * len(shape),
-                2: (None, *shape[1:]),
-                3: tuple(n + 2 for n in shape),
-            }[limits]
+            more["maxshape"] = {1: (None,) * len(shape), 2: (None, *shape[1:]), 3: tuple(n + 2 for n in shape)}[limits]
 
         def make(module: Any, file: Any) -> Any:
             # a name that ends with a slash is empty to h5py, here and nowhere else
@@ -401,10 +397,7 @@ class Files(RuleBasedStateMachine):
 
 
 Files.TestCase.settings = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=STEPS,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+    max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestFiles = Files.TestCase
 
