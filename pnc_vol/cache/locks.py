@@ -145,9 +145,7 @@ class RangeLocks:
             self._system.record_lock(fd, _SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
 
     @contextmanager
-    def reading(
-        self, ranges: Ranges, ready: Callable[[], None], free: Callable[[Ranges], Ranges]
-    ) -> Iterator[None]:
+    def reading(self, ranges: Ranges, ready: Callable[[], None], free: Callable[[Ranges], Ranges]) -> Iterator[None]:
         """Hold locks for reading, after those who write there are through; `ready`, `free` as of `writing`."""
         if not self.works or not ranges.start.size:
             yield

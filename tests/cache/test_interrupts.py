@@ -1,4 +1,4 @@
-"""Ctrl-C, or no memory, at any line of the calls of a file with a cache or a log: nothing stays open, and nothing waits."""
+"""Ctrl-C, or no memory, at any line of calls of a file with a cache or a log: nothing stays open, nothing waits."""
 
 from __future__ import annotations
 
@@ -141,9 +141,8 @@ def test_a_process_does_not_wait_for_its_own_lock(tmp_path: Path) -> None:
 
     opened(-2).close()
     counted = Interrupts(0, KeyboardInterrupt)
-    with opened(-1) as f:
-        with counted:
-            change(f)
+    with opened(-1) as f, counted:
+        change(f)
     for n in lines(counted, 150):
         with opened(n) as f:
             trouble = counted.at_line(n)
