@@ -102,7 +102,6 @@ class LogStore(Store):
     ) -> None:
         super().__init__(backlog)
         self.options = options
-        self.round = max(LEAST_ROUND, options.burst_buf_flush_buffer_size or options.buffer_size)
         self.capacity = options.burst_buf_capacity or sys.maxsize
         # What ranks share is written over in place: no entry counts there without its commit.
         self.group = 1 if share is not None or self.each else GROUP
@@ -155,6 +154,11 @@ class LogStore(Store):
             "nc_burst_buf_sync": options.burst_buf_sync,
             "nc_burst_buf_capacity": str(options.burst_buf_capacity),
         }
+
+    @property
+    def round(self) -> int:
+        """Bytes that a flush reads from the log at a time."""
+        return max(LEAST_ROUND, self.options.burst_buf_flush_buffer_size or self.options.buffer_size)
 
     # ------------------------------------------------------------------------------------- posting
 

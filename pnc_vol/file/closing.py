@@ -43,9 +43,10 @@ def close(session: Session, *, again: bool = False, unheard: bool = False) -> No
     if session.closed or session.forked:
         session.mark_closed()
         return
+    done: list[bool] = []
     with closing_if_it_fails(session.options.system, by_any_error=False):
         try:
-            _close(session, again=again, unheard=unheard)
+            _close(session, again=again, unheard=unheard, done=done)
         except BaseException as error:
             alone = session.comm.size > 1 and not session.comm.in_step(error)
             # Ranks that met no memory together have released everything together, and must not part once more.
@@ -55,13 +56,14 @@ def close(session: Session, *, again: bool = False, unheard: bool = False) -> No
                     if alone:
                         session.comm.abandon(f"{type(error).__name__}: {error}")
                     with suppress(Exception):
-                        _let_go(session, orderly=session.comm.size == 1, flushed=session.complete)
+                        _let_go(session, orderly=session.comm.size == 1, flushed=bool(done))
                 finally:
                     session.mark_closed()
             raise
 
 
-def _close(session: Session, *, again: bool, unheard: bool) -> None:
+def _close(session: Session, *, again: bool, unheard: bool, done: list[bool]) -> None:
+    """Flush and release; `done` gets an element when the flush has returned."""
     unread = _read_last(session)
     interrupted: BaseException | None = None
     try:
@@ -90,7 +92,7 @@ def _close(session: Session, *, again: bool, unheard: bool) -> None:
         with suppress(OSError):
             _let_go(session, orderly=orderly, flushed=False)
         raise
-    session.complete = True
+    done.append(True)
     _let_go(session, orderly=True, flushed=True)
     tell(FILE, DEBUG, "%s: closed", session.disk.path)
     if interrupted is not None:

@@ -172,8 +172,6 @@ class Session(ABC):
         self.always_durable = options.durable or (posted.queue.logged and options.burst_buf_sync != "none")
         self.counts: defaultdict[str, float] = defaultdict(int)
         self.closed = self.forked = self.swmr = False
-        # the flush of the close has returned
-        self.complete = False
         if not writable and comm.mpi is None and file_set is None:
             # What is posted, other ranks, and subfiles that are opened when they are first read, need the lock.
             disk.read_without_lock()

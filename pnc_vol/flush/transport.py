@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import CALL_COST, Driver
 from pnc_vol.errors import RankError
-from pnc_vol.extents.model import Extents, one_extent
+from pnc_vol.extents.model import Extents
 from pnc_vol.flush.choice import Choice, Weight, asked_of_all, transport_code, weighed
-from pnc_vol.flush.execute import Executed, Write, equal_rounds, execute
+from pnc_vol.flush.execute import Executed, Write, equal_rounds, execute, write_sieved
 from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.queue.batches import Batch
@@ -31,19 +31,15 @@ from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
-    from pnc_vol.drivers import byte_copy
     from pnc_vol.exchange import aggregators, two_phase
-    from pnc_vol.flush import stream
     from pnc_vol.flush.agree import Agreement
     from pnc_vol.ranks.places import Nodes
 else:
     # of one rank there is nothing to bring together
     aggregators = late("pnc_vol.exchange.aggregators")
-    byte_copy = late("pnc_vol.drivers.byte_copy")
-    stream = late("pnc_vol.flush.stream")
     two_phase = late("pnc_vol.exchange.two_phase")
 
-__all__ = ["Transport", "write_sieved"]
+__all__ = ["Transport"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -242,60 +238,3 @@ class Transport:
         """Give memory back."""
         if self._two_phase is not None:
             self._two_phase.close()
-
-
-_PIECES = 256
-"""Pieces of a block from which on it may be written as a whole; for a file in the page cache it has 1 MiB then."""
-_LARGEST = 16 << 20
-
-
-def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
-    """Write extents, those of dense blocks together with what lies between them.
-
-    Parameters
-    ----------
-    extents : Extents, sorted by offset and disjoint, as `Plan.of` makes them.
-    memory : uint8[...]
-    driver : Driver, on a file that nobody else writes to at the moment.
-
-    Raises
-    ------
-    OSError
-        Something could not be read or written; which extents were written is not known.
-    """
-    offset, length, _ = extents
-    sparse = driver.capabilities.call_cost
-    block = min(_PIECES * sparse, _LARGEST)
-    if not sparse or len(offset) <= block // sparse:
-        driver.write(extents, memory)
-        return
-    number = offset // block
-    first = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
-    count = np.diff(first, append=len(offset))
-    # Pieces that touch are one call anyway, long ones are not worth a detour.
-    apart = np.concatenate((offset[1:] != offset[:-1] + length[:-1], [True])) & (length < sparse)
-    longest = np.maximum.reduceat(length, first)
-    dense = (np.add.reduceat(apart, first) > block // sparse) & (longest < sparse)
-    if not dense.any():
-        driver.write(extents, memory)
-        return
-
-    def task(part: slice) -> Callable[[Bytes], None]:
-        def run(room: Bytes) -> None:
-            offset, length, place = (column[part] for column in extents)
-            base = int(offset[0])
-            part_of_file = room[: int(offset[-1] + length[-1]) - base]
-            # What lies beyond the end of the file reads as nothing, and is zeros.
-            part_of_file[:] = 0
-            whole = one_extent(base, part_of_file.nbytes)
-            driver.read(whole, part_of_file)
-            byte_copy.copy_pieces(part_of_file, offset - base, memory, place, length)
-            driver.write(whole, part_of_file)
-
-        return run
-
-    chosen = zip(first[dense].tolist(), count[dense].tolist(), strict=True)
-    stream.in_parallel(driver, (task(slice(f, f + n)) for f, n in chosen), block + sparse)
-    alone = np.repeat(~dense, count)
-    if alone.any():
-        driver.write(Extents(*(column[alone] for column in extents)), memory)
