@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
+from weakref import WeakKeyDictionary
 
 from pnc_vol.blob.header import BEFORE, DIMIDS, KEPT_RECORDS, MAP, NBLOBS, OF_FILE, SUPPLEMENT, shaped
 from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.errors import FormatError
-from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.format.model import Attr, Facts, Header, Var
 from pnc_vol.format.sizes import record_dim
 from pnc_vol.format.types import CHAR, INT, INT64, attr_values
 
@@ -82,6 +83,10 @@ class Described(NamedTuple):
     rest: Mapping[int, int]
 
 
+_described: WeakKeyDictionary[Facts, Described] = WeakKeyDictionary()
+"""What was found, as long as the definitions are there."""
+
+
 def is_blob_set(header: Header) -> bool:
     """Whether this is the header of a subfile: it has the attributes and the dimension that E3SM-IO gives one."""
     return {attr.name for attr in header.attrs}.issuperset(OF_FILE) and any(dim.name == NBLOBS for dim in header.dims)
@@ -111,8 +116,9 @@ def described(physical: Header, path: str) -> Described:
     >>> found.canonical == header, found.assigned, found.variables
     (True, (1,), (5,))
     """
-    known: Described = physical.derived.get("described") or _Reader(physical, path).described()
-    physical.derived["described"] = known
+    known = _described.get(physical.facts)
+    if known is None:
+        known = _described[physical.facts] = _Reader(physical, path).described()
     return known._replace(canonical=known.canonical.with_numrecs(physical.numrecs))
 
 

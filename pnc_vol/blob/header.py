@@ -181,9 +181,9 @@ def physical_header(
         variables.append(_kept(one_kept, i, at_nelems + one_kept.map - 1, dims, record, taken))
     attrs = _ints(OF_FILE[0], [nprocs]), _ints(OF_FILE[1], [len(maps)]), _ints(OF_FILE[2], [subfiles])
     made = Header(5, canonical.numrecs, tuple(dims), (*attrs, *canonical.attrs), tuple(variables))
-    if canonical.derived.get("within_limits") and not kept:
+    if canonical.facts.within_limits and not kept:
         # Nothing in it is larger than what it stands for.
-        made.derived["within_limits"] = True
+        made.facts.within_limits = True
     return made
 
 

@@ -49,7 +49,7 @@ from pnc_vol.disk.locking import Held
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.ranges import Ranges
-from pnc_vol.format.edits import Parts, changed_parts
+from pnc_vol.format.encode import Parts, changed_parts
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pnc_vol.disk.naming import write_new
-from pnc_vol.format.edits import Parts
+from pnc_vol.format.encode import Parts
 from pnc_vol.late import late
 from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at, write_all

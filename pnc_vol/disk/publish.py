@@ -32,7 +32,7 @@ from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import beside, mode_of_new, name_new, write_new
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
-from pnc_vol.format.edits import Parts
+from pnc_vol.format.encode import Parts
 from pnc_vol.late import late
 from pnc_vol.system import System, exists
 

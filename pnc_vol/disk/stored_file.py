@@ -224,5 +224,5 @@ class StoredFile:
 
     def count_alone(self, new: Header) -> bool:
         """Whether the header in the file can become `new` by a write of the number of records, if by any."""
-        same = self.header.derived is new.derived and self.header.vars is new.vars
+        same = self.header.facts is new.facts and self.header.vars is new.vars
         return same and bool(self._encoded) and not (self.before_header or self.driver.capabilities.holds_back)

@@ -19,8 +19,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from pnc_vol.disk.stored_file import StoredFile
-from pnc_vol.format.edits import placed_as
-from pnc_vol.format.encode import frame_as_read, header_size
+from pnc_vol.format.encode import header_size, take_as_read
 from pnc_vol.format.limits import check_length, check_limits
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import data_end, record_vars
@@ -98,7 +97,7 @@ class Definitions:
         Then what nobody changes stays as it is in the file, and the next flush follows from what changed.
         """
         tree, header = self.tree, layout.header
-        if tree.findings or not (layout.self_contained and frame_as_read(header, encoded)):
+        if tree.findings or not (layout.self_contained and take_as_read(header, encoded)):
             return
         if GroupNode not in set(map(type, dict.values(tree.root.children))):
             tree.all_groups = [], True
@@ -201,24 +200,29 @@ class Definitions:
         or shorter, all variables lie where they lay.
         """
         old, known, there = self.flat, self.with_begins, layout.header
-        found = None if old is None else changes.changed(old, self.tree)
-        if old is None or found is None:
+        if old is None:
             return None
-        new, own = found
+        stays = known is not None and known[0] is old and not layout.drained and there.vars is known[1].vars
+        if stays:
+            # With the bytes and the begins that it has in the file.
+            old = old._replace(header=there.with_numrecs(old.header.numrecs))
+        new = changes.changed(old, self.tree)
+        if new is None:
+            return None
         check_limits(new.header)
-        more = len(new.uids) > len(old.uids)
-        if known is not None and known[0] is old and not layout.drained and there.vars is known[1].vars:
-            if new.header.derived is old.header.derived:
-                placed = there.with_numrecs(new.header.numrecs)
-            else:
-                region, size = layout.region.first, header_size(new.header)
+        if stays:
+            placed = new.header
+            if placed.facts is not old.header.facts:
+                region, size = layout.region.first, header_size(placed)
                 # Without variables the file ends with its header, which may not become shorter like this.
-                fits = size >= header_size(old.header) if region is None else size <= region
-                begins = layout.begins_behind(new.header) if more and fits else []
+                fits = size >= header_size(there) if region is None else size <= region
+                begins = layout.begins_behind(placed) if fits and len(new.uids) > len(old.uids) else []
                 if not fits or begins is None:
                     return new
-                exact = there.derived is old.header.derived
-                placed = placed_as(there, new.header, own, begins=begins, exact=exact)
+                if begins:
+                    added = zip(placed.vars[len(old.uids) :], begins, strict=True)
+                    carried = placed.vars[: len(old.uids)]
+                    placed = placed.with_vars(carried + tuple([var._replace(begin=begin) for var, begin in added]))
             self.with_begins, self.same_places = (new, placed), placed
         return new
 

@@ -28,8 +28,7 @@ from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.holding import EVERY_EPOCH, Unwritten
 from pnc_vol.errors import SyncError
-from pnc_vol.format.edits import changed_parts
-from pnc_vol.format.encode import only_numrecs_differs
+from pnc_vol.format.encode import changed_parts, only_numrecs_differs
 from pnc_vol.late import late
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.warn import FILE, WARNING, tell

@@ -28,8 +28,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
-from pnc_vol.format.edits import Parts, changed_parts, encode_again
-from pnc_vol.format.encode import numrecs_bytes
+from pnc_vol.format.encode import encode_after, numrecs_bytes, parts_between
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
 from pnc_vol.interruptions import is_interruption
@@ -88,7 +87,6 @@ def write_header(
     count_alone = not unnamed and disk.count_alone(new)
     # Without a look at the bytes of the header, which may be many.
     encoded = old = b"" if count_alone else disk.header_bytes
-    parts: Parts | None = []
     try:
         if comm.rank == 0 and location is not None and not held:
             location.restore_header(disk.driver)
@@ -99,12 +97,12 @@ def write_header(
                 disk.driver.grow(disk.layout.data_end(new))
                 disk.driver.write_one(numrecs_bytes(new), 4)
         elif not old or new is not disk.header:
-            encoded, parts = encode_again(disk.header, old, new)
+            encoded = encode_after(disk.header, old, new)
         if encoded is not old or unnamed:
             for tell in disk.before_header:
                 tell(encoded)
             if comm.rank == 0:
-                _put(comm, disk, new, encoded, parts, counts, durable=durable, held=held)
+                _put(comm, disk, new, encoded, counts, durable=durable, held=held)
     except Exception as reason:
         error = reason
         # after an error of the system the old one is in the file again, or a journal is
@@ -139,19 +137,14 @@ def _put(
     disk: StoredFile,
     new: Header,
     encoded: bytes,
-    parts: Parts | None,
     counts: Counts,
     *,
     durable: bool,
     held: bool,
 ) -> None:
-    """Bring the encoded header into the file, as safely as is asked for; on rank 0.
-
-    parts : where it differs from that of the file, if that is known.
-    """
+    """Bring the encoded header into the file, as safely as is asked for; on rank 0."""
     old, driver, location = disk.header_bytes, disk.driver, disk.location
-    if parts is None:
-        parts = changed_parts(old, encoded)
+    parts = parts_between(old, new, encoded)
     if not parts and (location is None or location.at_stake):
         return
     if new.numrecs or len(record_vars(new)) < len(new.vars):

@@ -81,9 +81,9 @@ def digest(header: Header) -> bytes:
     """
     import hashlib  # with OpenSSL's library it takes long to load, and a single rank compares nothing
 
-    known: bytes | None = header.derived.get("digest")
+    known = header.facts.digest
     if known is None:
-        known = header.derived["digest"] = hashlib.blake2b(unplaced(header), digest_size=16).digest()
+        known = header.facts.digest = hashlib.blake2b(unplaced(header), digest_size=16).digest()
     return hashlib.blake2b(numrecs_bytes(header) + known, digest_size=16).digest()
 
 
@@ -92,7 +92,7 @@ def derive_digest(made: Header, source: Header, facts: str) -> None:
     import hashlib  # as in `digest`
 
     known = digest(source.with_numrecs(0))
-    made.derived["digest"] = hashlib.blake2b(known + facts.encode(), digest_size=16).digest()
+    made.facts.digest = hashlib.blake2b(known + facts.encode(), digest_size=16).digest()
 
 
 def agree(

@@ -14,8 +14,7 @@ Knows: the format. Does not know: files, MPI, threads, HDF5.
 `decode`   bytes to a header
 `rules`    what fields mean to each other and to the size of the file
 `limits`   what each version can hold
-`encode`   a header to bytes
-`edits`    the bytes of a header after a change, from those before
+`encode`   a header to bytes, from those of the header before where that is possible
 `placing`  where variables begin
 `moving`   which bytes move where when definitions change
 `check`    whether a file is valid: findings with offsets

@@ -126,10 +126,10 @@ def examine(
     header, layout = rules.judge(
         header, inner, var_at, nbytes=nbytes, file_size=file_size, tolerant_order=tolerant_order
     )
-    header.derived["inner_sizes"] = inner
+    header.facts.inner_sizes = inner
     findings = (*source.findings, *layout)
     if not findings:
-        header.derived["var_at"] = var_at
+        header.facts.var_at = var_at
     return Decoded(header, nbytes, findings, tuple(var_at)), findings
 
 

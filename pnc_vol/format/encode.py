@@ -1,49 +1,72 @@
-"""A `Header` to the bytes of a file.
+"""A `Header` to the bytes of a file, and from the bytes of one header to those of the next.
 
-Knows: the grammar. Does not know: where variables should begin (`placing`), files.
+Knows: the grammar. Does not know: where variables should begin (`placing`), files, what a change means.
 
 Rules
 -----
 1. What is written is what every reader takes: legal names, NUL padding, the true vsize, never STREAMING.
-2. The size of a header is known without encoding it, since begins depend on it.
+2. The size of a header is known without its begins, since these depend on it.
+3. A header is a join of pieces. Of a new header each list and each variable is one. Of a header that was made of
+   another one (`with_changes`) each change is one, and so is all that lies between two changes, which is taken from the
+   bytes before: what has no bytes is what changed. Nothing is done for what did not, but that it is copied.
+   (A join of 100,000 pieces of 160 bytes takes 2.4 ms, and one of three pieces of the same length 1.5 ms.)
+4. Begins are set in the joined pieces by one assignment, from the first variable on whose begin they do not have.
 
 Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
+from operator import itemgetter
 from struct import pack_into
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
-from pnc_vol.format.limits import check_decoded, check_limits, check_names
-from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.format.limits import check_attrs, check_decoded, check_limits, check_names
+from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.format.sizes import inner_bytes, inner_sizes
 from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, VARIABLE, WIDTHS, Order, Widths
 
 __all__ = [
-    "Frame",
-    "Writer",
+    "Parts",
+    "changed_parts",
     "check_limits",
     "check_names",
     "encode",
+    "encode_after",
     "encoded_empty",
-    "frame_as_read",
-    "frame_of",
     "header_size",
     "numrecs_bytes",
     "only_numrecs_differs",
+    "parts_between",
+    "take_as_read",
     "unplaced",
+    "with_changes",
     "with_zero_begins",
 ]
 
+Parts = Sequence[tuple[int, int, int]]
+"""Where two headers differ: the first byte of each part, and where it ends in the old and in the new header; in order.
+Only the last one may be longer in one of them."""
+
+_GAP, _MOST_PARTS = 1024, 8
+"""The shortest run of equal bytes that separates two parts of a header, and the most parts."""
+
 _NUL = (b"", b"\0\0\0", b"\0\0", b"\0")
 """Padding by the length modulo 4 of what it follows."""
+
+_MOST_KNOWN = 1 << 12
+"""Entries from which on nothing more is remembered: memory."""
+
+_NO_CHANGES: Mapping[int, tuple[Attr, ...]] = MappingProxyType({})
+_begin_of = itemgetter(4)
 
 
 def numrecs_bytes(header: Header) -> bytes:
@@ -71,12 +94,16 @@ def header_size(header: Header) -> int:
     >>> header_size(Header(5))
     48
     """
-    return len(frame_of(header).body)
+    return int(_encoded(header).at[-1])
 
 
-def unplaced(header: Header) -> bytearray:
-    """The bytes of a header whose number of records and begins are 0; not to be changed."""
-    return frame_of(header).body
+def unplaced(header: Header) -> bytes:
+    """The bytes of a header whose number of records and begins are 0."""
+    w, encoded = WIDTHS[header.version], _encoded(header)
+    made = bytearray(encoded.body())
+    pack_into(w.number.format, made, 4, 0)
+    _set_begins(made, encoded.at[3:] - w.begin, np.zeros(len(header.vars), np.int64), w)
+    return bytes(made)
 
 
 def with_zero_begins(header: Header, order: Order) -> bytes:
@@ -94,18 +121,13 @@ def with_zero_begins(header: Header, order: Order) -> bytes:
     """
     check_limits(header)
     widths = LITTLE if order == "little" else WIDTHS[5]
-    made = Writer(widths).frame(header).body
+    made = bytearray().join(_Writer(widths).header(header))
     pack_into(widths.number.format, made, 4, header.numrecs)
     return bytes(made)
 
 
-def _raw(name: str) -> bytes:
-    """A name as it is in the file."""
-    return name.encode("utf-8", "surrogateescape")
-
-
 def encode(header: Header, *, check: bool = True) -> bytes:
-    """Encode a header.
+    """Encode a header; what was encoded before, of it or of the header that it was made of, is used again.
 
     Parameters
     ----------
@@ -130,26 +152,28 @@ def encode(header: Header, *, check: bool = True) -> bytes:
     check_limits(header)
     if check:
         check_names(header)
-    w, frame = WIDTHS[header.version], frame_of(header)
-    begins = np.array([var[4] for var in header.vars], np.int64)
-    if begins.size and int(begins.min()) < 0:
-        name = header.vars[int(begins.argmin())].name
-        raise DefinitionError(f"Variable {name!r} has no place in the file yet; lay out the header first.")
-    # The frame serves again when it is as it was.
-    del header.derived["frame"]
-    pack_into(w.number.format, frame.body, 4, header.numrecs)
-    words, at = np.frombuffer(frame.body, ">u4"), frame.begin_at >> 2
-    if w.begin == 8:
-        words[at] = begins >> 32
-        at += 1
-    words[at] = begins & 0xFFFFFFFF
-    made = bytes(frame.body)
-    pack_into(w.number.format, frame.body, 4, 0)
-    words[at] = 0
-    if w.begin == 8:
-        words[at - 1] = 0
-    header.derived["frame"] = frame
-    return made
+    return _encoded(header).bytes_of(header)
+
+
+def encode_after(before: Header, encoded: bytes, new: Header) -> bytes:
+    """`encode` of the next header of a file, without checks of names; `encoded` itself if nothing changed.
+
+    Bytes that another program wrote stay as they are, but for the number of records, as long as the definitions do.
+
+    Parameters
+    ----------
+    before, encoded : Header, bytes
+        What the file has; no bytes if it has none.
+    new : Header
+    """
+    if not encoded:
+        return encode(new, check=False)
+    if before.facts.encoded is None and new.with_numrecs(before.numrecs) == before:
+        count = numrecs_bytes(new)
+        made = b"".join((encoded[:4], count, memoryview(encoded)[4 + len(count) :]))
+    else:
+        made = encode(new, check=False)
+    return encoded if made == encoded else made
 
 
 @cache
@@ -158,33 +182,113 @@ def encoded_empty(version: int) -> bytes:
     return encode(Header(version))
 
 
-_MOST_KNOWN = 1 << 12
-"""Entries from which on nothing more is remembered: memory."""
+# -------------------------------------------------------------------------------------------- bytes that are kept
 
 
-class Frame(NamedTuple):
-    """All bytes of a header but for the number of records and the begins, which are 0.
+class _Change(NamedTuple):
+    """Bytes of a header from `start` to `end`, and those that take their place."""
 
-    begin_at : int64[variables], where the begins are; multiples of 4, as all fields.
-    attrs_at, vars_at : int, where the lists of the file's attributes and of the variables begin.
+    start: int
+    end: int
+    made: bytes
+
+
+class Encoded:
+    """The bytes of the objects of a header, kept with the header (`Facts.encoded`).
+
+    at : int64[variables + 3]
+        Where the attributes of the file begin, the number of variables, and each variable, and where the last one ends.
+    pieces : the bytes, to be joined.
+    placed, carried : the pieces have the begins of the first `carried` of these variables, and of no others.
+    base, changes : what `pieces` was made of, as long as it is of use to `parts_between`; b"" if nothing is known.
     """
 
-    body: bytearray
-    begin_at: npt.NDArray[np.int64]
-    attrs_at: int
-    vars_at: int
+    __slots__ = ("at", "base", "carried", "changes", "pieces", "placed")
+
+    def __init__(
+        self,
+        at: npt.NDArray[np.int64],
+        pieces: list[bytes | memoryview],
+        placed: tuple[Var, ...] = (),
+        carried: int = 0,
+        base: bytes = b"",
+        changes: Sequence[_Change] = (),
+    ) -> None:
+        self.at, self.pieces, self.placed, self.carried = at, pieces, placed, carried
+        self.base, self.changes = base, changes
+
+    def body(self) -> bytes:
+        """The pieces, joined; with some number of records."""
+        if len(self.pieces) > 1:
+            self.pieces = [b"".join(self.pieces)]
+        return self.pieces[0]  # type: ignore[return-value]
+
+    def begins_of(self, variables: tuple[Var, ...]) -> int:
+        """Of how many of these variables, from the first one on, the pieces have the begins."""
+        n = self.carried
+        return n if variables is self.placed or variables[:n] == self.placed[:n] else 0
+
+    def bytes_of(self, header: Header) -> bytes:
+        """All bytes of a header with these objects."""
+        w, count = WIDTHS[header.version], numrecs_bytes(header)
+        pieces, behind = self.pieces, 4 + len(count)
+        n = self.begins_of(header.vars)
+        if n < len(header.vars):
+            pieces = self._with_begins(header.vars, n, w)
+        if len(pieces) > 1 or pieces[0][4:behind] != count:
+            if len(pieces) == 1 and n == len(header.vars):
+                self.base, self.changes = self.body(), ()
+            pieces = [b"".join((pieces[0][:4], count, memoryview(pieces[0])[behind:], *pieces[1:]))]
+        self.pieces, self.placed, self.carried = pieces, header.vars, len(header.vars)
+        return pieces[0]  # type: ignore[return-value]
+
+    def _with_begins(self, variables: tuple[Var, ...], n: int, w: Widths) -> list[bytes | memoryview]:
+        """The pieces, with the begins of all variables from number `n` on."""
+        begins = np.fromiter(map(_begin_of, variables[n:]), np.int64, len(variables) - n)
+        if int(begins.min()) < 0:
+            name = variables[n + int(begins.argmin())].name
+            raise DefinitionError(f"Variable {name!r} has no place in the file yet; lay out the header first.")
+        if n < self.carried:
+            # What moves is not among the changes.
+            self.base = b""
+        at = self.at[n + 2 :]
+        front, rest = _split(self.pieces, int(at[0]))
+        made = bytearray().join(rest)
+        _set_begins(made, at[1:] - (int(at[0]) + w.begin), begins, w)
+        return [*front, made]  # type: ignore[list-item]
 
 
-def frame_of(header: Header) -> Frame:
-    """The frame of a header: made when its size is asked for, and used when it is encoded."""
-    found: Frame | None = header.derived.get("frame")
+def _encoded(header: Header) -> Encoded:
+    """The bytes of a header's objects, made if nobody needed them before."""
+    found: Encoded | None = header.facts.encoded
     if found is None:
-        found = header.derived["frame"] = Writer(WIDTHS[header.version]).frame(header)
+        pieces = _Writer(WIDTHS[header.version]).header(header)
+        ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
+        found = header.facts.encoded = Encoded(ends, [*pieces])
     return found
 
 
-def frame_as_read(header: Header, encoded: bytes) -> bool:
-    """Whether a header that was decoded is as `encode` would make it; its frame is then that of the file's bytes.
+def _split(pieces: list[bytes | memoryview], at: int) -> tuple[list[bytes | memoryview], list[bytes | memoryview]]:
+    """The pieces before and behind a byte."""
+    for i, piece in enumerate(pieces):
+        if at < len(piece):
+            view = memoryview(piece)
+            return [*pieces[:i], view[:at]] if at else pieces[:i], [view[at:], *pieces[i + 1 :]]
+        at -= len(piece)
+    return pieces, []
+
+
+def _set_begins(made: bytearray, at: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], w: Widths) -> None:
+    """Set begins in the bytes of a header, or of its last variables; all fields are at multiples of 4."""
+    words, at = np.frombuffer(made, ">u4"), at >> 2
+    if w.begin == 8:
+        words[at] = begins >> 32
+        at += 1
+    words[at] = begins & 0xFFFFFFFF
+
+
+def take_as_read(header: Header, encoded: bytes) -> bool:
+    """Keep the bytes that a header was decoded from, if `encode` would make the same; return whether it would.
 
     Parameters
     ----------
@@ -195,15 +299,15 @@ def frame_as_read(header: Header, encoded: bytes) -> bool:
     --------
     >>> from pnc_vol.format.decode import decode
     >>> raw = encode(Header(5, vars=(Var("a", (), (), 6, 132),)))
-    >>> frame_as_read(decode(raw, file_size=140).header, raw)
+    >>> take_as_read(decode(raw, file_size=140).header, raw)
     True
     """
-    w, var_at = WIDTHS[header.version], header.derived.pop("var_at", None)
+    w, var_at = WIDTHS[header.version], header.facts.var_at
+    header.facts.var_at = None
     if not var_at or len(encoded) != var_at[-1] or encoded[4 : 4 + w.width] != w.number.pack(header.numrecs):
         return False
-    begin_at = np.array(var_at[1:], np.int64) - w.begin
-    body = bytearray(encoded)
-    words, last = np.frombuffer(body, ">u4"), (begin_at >> 2) - 1
+    entries = np.array(var_at, np.int64)
+    words, last = np.frombuffer(encoded, ">u4"), (entries[1:] - w.begin >> 2) - 1
     # Of the fields that say twice what is there the sizes alone are read as anything between right and padded.
     padded = (np.array(inner_sizes(header), np.int64) + 3) & -4
     if w.width == 4:
@@ -216,32 +320,251 @@ def frame_as_read(header: Header, encoded: bytes) -> bool:
         check_decoded(header)
     except DefinitionError:
         return False
-    pack_into(w.number.format, body, 4, 0)
-    for at in range(w.begin // 4):
-        words[last + 1 + at] = 0
-    vars_at = var_at[0] - w.listing.size
-    attrs_at = len(Writer(w).dimensions(header))
-    header.derived["frame"] = Frame(body, begin_at, attrs_at, vars_at)
+    attrs_at = len(_Writer(w).dimensions(header))
+    at = np.concatenate(([attrs_at, var_at[0] - w.listing.size], entries))
+    header.facts.encoded = Encoded(at, [encoded], header.vars, len(header.vars))
     return True
 
 
-class Writer:
-    """Collects the pieces; repeated names, and what variables of one type and shape have, are encoded once."""
+# -------------------------------------------------------------------------------------- a header made of another one
+
+
+def with_changes(
+    header: Header,
+    *,
+    attrs: tuple[Attr, ...],
+    own: Mapping[int, tuple[Attr, ...]] = _NO_CHANGES,
+    dims: tuple[Dim, ...] | None = None,
+    added: tuple[Var, ...] = (),
+) -> Header:
+    """The same definitions but for some objects; only these are checked and encoded, and the others keep their begins.
+
+    Parameters
+    ----------
+    header : Header
+    attrs : attributes of the file
+    own : the attributes of variables that have others now, by their index
+    dims : its dimensions, and maybe others behind them
+    added : variables of CDF-5 behind the others, without records
+
+    Raises
+    ------
+    DefinitionError
+        Something that the version cannot hold.
+
+    Examples
+    --------
+    >>> old = Header(5, vars=(Var("a", (), (), 6), Var("b", (), (), 6)))
+    >>> with_changes(old, attrs=(), own={1: (Attr("units", 2, 1, b"K"),)}).vars[1].attrs[0].name
+    'units'
+    """
+    dims = header.dims if dims is None else dims
+    variables, facts = header.vars, header.facts
+    new = Header(header.version, 0, dims, (), added)
+    if added:
+        check_limits(new)
+    if own:
+        every = list(variables)
+        for i, attributes in own.items():
+            every[i] = every[i]._replace(attrs=attributes)
+        variables = tuple(every)
+    made = Header(header.version, header.numrecs, dims, attrs, variables + added)
+    made.facts.encoded = _changed(header, made, sorted(own))
+    made.facts.inner_sizes = inner_sizes(header) + inner_sizes(new) if added else facts.inner_sizes
+    made.facts.record_vars, made.facts.within_limits = facts.record_vars, facts.within_limits
+    return made
+
+
+def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
+    """The bytes of a header that was made of another one; those of its attributes that are new are checked."""
+    writer, known = _Writer(WIDTHS[old.version]), _encoded(old)
+    w, at, n = writer.w, known.at, len(old.vars)
+    changes: list[_Change] = []
+    if len(new.dims) != len(old.dims):
+        start = 4 + w.number.size
+        changes.append(_Change(start, int(at[0]), writer.dimensions(new)[start:]))
+    if new.attrs is not old.attrs:
+        changes += _list_changes(writer, int(at[0]), int(at[1]), old.attrs, new.attrs, "The file")
+    if len(new.vars) != n:
+        start = int(at[1])
+        changes.append(_Change(start, start + w.listing.size, writer.listing(VARIABLE, len(new.vars))))
+    for i in own:
+        var, start = old.vars[i], int(at[i + 2])
+        start += len(writer.name(var.name)) + w.number.size * (1 + len(var.dims))
+        end = int(at[i + 3]) - w.tail.size
+        changes += _list_changes(writer, start, end, var.attrs, new.vars[i].attrs, f"Variable {var.name!r}")
+    at = _moved(at, changes)
+    if len(new.vars) != n:
+        entries, end = writer.variables(new, new.vars[n:]), int(known.at[-1])
+        changes.append(_Change(end, end, b"".join(entries)))
+        at = np.append(at, at[-1] + np.cumsum([len(entry) for entry in entries]))
+    base = known.body()
+    known.base, known.changes = b"", ()
+    return Encoded(at, _pieces(base, changes), new.vars, known.begins_of(old.vars), base, changes)
+
+
+def _moved(at: npt.NDArray[np.int64], changes: Iterable[_Change]) -> npt.NDArray[np.int64]:
+    """Where objects are after changes; what moves none is looked over."""
+    moving = [(end, len(made) - (end - start)) for start, end, made in changes if len(made) != end - start]
+    if not moving:
+        return at
+    ends, more = zip(*moving, strict=True)
+    shifts = np.zeros(len(at), np.int64)
+    np.add.at(shifts, at.searchsorted(ends), more)
+    moved: npt.NDArray[np.int64] = at + shifts.cumsum()
+    return moved
+
+
+def _pieces(base: bytes, changes: Iterable[_Change]) -> list[bytes | memoryview]:
+    """The bytes of a header after changes."""
+    old, at = memoryview(base), 0
+    pieces: list[bytes | memoryview] = []
+    for start, end, made in changes:
+        pieces += (old[at:start], made)
+        at = end
+    return [*pieces, old[at:]]
+
+
+def _list_changes(
+    writer: _Writer, start: int, end: int, old: tuple[Attr, ...], new: tuple[Attr, ...], owner: str
+) -> list[_Change]:
+    """What makes one list of attributes, from `start` to `end`, of another one."""
+    front = _same_front(old, new)
+    back = _same_front(old[front:][::-1], new[front:][::-1])
+    gone, made = old[front : len(old) - back], new[front : len(new) - back]
+    check_attrs(owner, made, writer.version)
+    listing = writer.w.listing.size
+    # What stays is measured on the side where there is less of it.
+    if front <= back:
+        at = start + listing + len(writer.entries(old[:front]))
+        stop = at + len(writer.entries(gone))
+    else:
+        stop = end - len(writer.entries(old[len(old) - back :]))
+        at = stop - len(writer.entries(gone))
+    found = [_Change(at, stop, writer.entries(made))] if gone or made else []
+    if len(old) != len(new):
+        found.insert(0, _Change(start, start + listing, writer.listing(ATTRIBUTE, len(new))))
+    return found
+
+
+def _same_front(one: tuple[Attr, ...], other: tuple[Attr, ...]) -> int:
+    """How many attributes are the same from the first one on."""
+    low, high = 0, min(len(one), len(other))
+    # To compare slices of the same objects takes few nanoseconds for each.
+    if one[:high] == other[:high]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+# ------------------------------------------------------------------------------------------ where two headers differ
+
+
+def parts_between(old: bytes, header: Header, new: bytes) -> Parts:
+    """Where the bytes of two headers differ; known without comparing them if one was made of the other.
+
+    Parameters
+    ----------
+    old : bytes
+    header, new : Header, bytes
+        What `old` became, and `encode` of it.
+
+    Examples
+    --------
+    >>> parts_between(encode(Header(5)), Header(5, 7), encode(Header(5, 7)))
+    [(4, 12, 12)]
+    """
+    encoded: Encoded | None = header.facts.encoded
+    if encoded is None or not old or encoded.base is not old:
+        return changed_parts(old, new)
+    changes, encoded.base, encoded.changes = encoded.changes, b"", ()
+    behind = 4 + WIDTHS[header.version].number.size
+    count = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
+    return _merged([*count, *_parts_of(changes, old, len(new))])
+
+
+def changed_parts(old: bytes, new: bytes) -> Parts:
+    """Where two encoded headers differ: in the number of records, and in a few ranges behind it.
+
+    Examples
+    --------
+    >>> changed_parts(encode(Header(5)), encode(Header(5, 7)))
+    [(4, 12, 12)]
+    """
+    behind = 12 if new[3:4] == b"\x05" else 8
+    n = min(len(old), len(new)) - behind
+    if old[:4] != new[:4] or n < 0:
+        return [(0, len(old), len(new))]
+    found = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
+    unlike = (np.frombuffer(old, np.uint8, n, behind) != np.frombuffer(new, np.uint8, n, behind)).nonzero()[0]
+    if n <= _GAP and len(old) != len(new):
+        # one part
+        return [*found, (behind + (int(unlike[0]) if len(unlike) else n), len(old), len(new))]
+    if len(old) != len(new):
+        unlike = np.append(unlike, n)
+    if len(unlike):
+        gaps = np.diff(unlike)
+        split = np.flatnonzero(gaps > _GAP)
+        if len(split) >= _MOST_PARTS:
+            split = np.sort(split[np.argsort(gaps[split], kind="stable")[1 - _MOST_PARTS :]])
+        starts = unlike[np.append(0, split + 1)] + behind
+        ends = unlike[np.append(split, len(unlike) - 1)] + (behind + 1)
+        found += [(start, end, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        if len(old) != len(new):
+            found[-1] = found[-1][0], len(old), len(new)
+    return found
+
+
+def _parts_of(changes: Iterable[_Change], old: bytes, nbytes: int) -> Iterator[tuple[int, int, int]]:
+    """The parts that changes of `old` made, of a header of `nbytes` bytes; the first that moves others is the last."""
+    for start, end, made in changes:
+        if len(made) != end - start:
+            yield start, len(old), nbytes
+            return
+        unlike = (np.frombuffer(made, "u4") != np.frombuffer(old, "u4", len(made) >> 2, start)).nonzero()[0].tolist()
+        if unlike:
+            yield start + 4 * unlike[0], *2 * (start + 4 * unlike[-1] + 4,)
+
+
+def _merged(parts: Sequence[tuple[int, int, int]]) -> Parts:
+    """Parts without small gaps between them, and no more than a few."""
+    if len(parts) < 2:
+        return parts
+    gaps = [after[0] - part[2] for part, after in pairwise(parts)]
+    least = _GAP if len(gaps) < _MOST_PARTS else max(_GAP, sorted(gaps)[1 - _MOST_PARTS])
+    found: list[tuple[int, int, int]] = []
+    for part, gap in zip(parts, [least, *gaps], strict=False):
+        if gap < least:
+            found[-1] = found[-1][0], *part[1:]
+        else:
+            found.append(part)
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------- the grammar
+
+
+class _Writer:
+    """Encodes objects; repeated names, and what variables of one kind have in common, are encoded once."""
 
     def __init__(self, widths: Widths) -> None:
         self.w = widths
+        self.version = 5 if widths.width == 8 else 2 if widths.begin == 8 else 1
         self.names: dict[str, bytes] = {}
-        # Their dimensions, and what is behind their attributes.
-        self.kinds: dict[tuple[tuple[int, ...], int], tuple[bytes, bytes]] = {}
+        # Of variables with these dimensions, attributes and type, what is behind their names.
+        self.kinds: dict[tuple[tuple[int, ...], tuple[Attr, ...], int], bytes] = {}
+        # The dimensions alone, and what is behind the attributes.
+        self.shapes: dict[tuple[tuple[int, ...], int], tuple[bytes, bytes]] = {}
 
-    def frame(self, header: Header) -> Frame:
-        w = self.w
+    def header(self, header: Header) -> list[bytes]:
+        """All pieces: the dimensions, the attributes, the number of variables, the variables."""
         pieces = [self.dimensions(header), self.attributes(header.attrs), self.listing(VARIABLE, len(header.vars))]
-        first, attrs_at = sum(map(len, pieces)), len(pieces[0])
-        variables = self.variables(header, header.vars)
-        ends = np.cumsum(np.fromiter(map(len, variables), np.int64, len(variables)))
-        vars_at = attrs_at + len(pieces[1])
-        return Frame(bytearray().join(pieces + variables), ends + (first - w.begin), attrs_at, vars_at)
+        return pieces + self.variables(header, header.vars)
 
     def dimensions(self, header: Header) -> bytes:
         """The beginning of a header, with its dimensions."""
@@ -253,7 +576,7 @@ class Writer:
         return self.w.listing.pack(tag if n else ABSENT, n)
 
     def name(self, text: str) -> bytes:
-        raw = _raw(text)
+        raw = text.encode("utf-8", "surrogateescape")
         return self.w.number.pack(len(raw)) + raw + _NUL[len(raw) & 3]
 
     def attributes(self, attrs: tuple[Attr, ...]) -> bytes:
@@ -271,11 +594,9 @@ class Writer:
         return b"".join(pieces)
 
     def variables(self, header: Header, chosen: Iterable[Var]) -> list[bytes]:
-        """Variables of a header, one by one."""
+        """Variables of a header, one by one, with begins that are 0."""
         pieces: list[bytes] = []
         put, number = pieces.append, self.w.number.pack
-        # Variables often have all but the name in common.
-        known: dict[tuple[tuple[int, ...], int, int], bytes] = {}
         lengths: dict[int, bytes] = {}
         dims: tuple[int, ...] | None = None
         attrs: tuple[Attr, ...] | None = None
@@ -285,13 +606,8 @@ class Writer:
             name = var[0]
             if var[1] is not dims or var[2] is not attrs or var[3] != code:
                 _, dims, attrs, code, _ = var
-                met = known.get((dims, id(attrs), code))
-                if met is None:
-                    met = self.rest(header, var)
-                    if len(known) < _MOST_KNOWN:
-                        known[dims, id(attrs), code] = met
-                rest = met
-            raw = name.encode() if name.isascii() else _raw(name)
+                rest = self.rest(header, var)
+            raw = name.encode() if name.isascii() else name.encode("utf-8", "surrogateescape")
             n = len(raw)
             length = lengths.get(n)
             if length is None:
@@ -302,11 +618,17 @@ class Writer:
     def rest(self, header: Header, var: Var) -> bytes:
         """What comes behind the name of a variable and its padding."""
         _, dims, attrs, code, _ = var
-        found = self.kinds.get((dims, code))
+        known = self.kinds.get((dims, attrs, code))
+        if known is not None:
+            return known
+        found = self.shapes.get((dims, code))
         if found is None:
             w = self.w
             shape = b"".join(map(w.number.pack, (len(dims), *dims)))
             vsize = (inner_bytes(header, var) + 3) & -4
             last = w.tail.pack(code, 0xFFFFFFFF if w.width == 4 and vsize > 0xFFFFFFFC else vsize, 0)
-            found = self.kinds[dims, code] = shape, last
-        return found[0] + self.attributes(attrs) + found[1]
+            found = self.shapes[dims, code] = shape, last
+        made = found[0] + self.attributes(attrs) + found[1]
+        if len(self.kinds) < _MOST_KNOWN:
+            self.kinds[dims, attrs, code] = made
+        return made

@@ -117,7 +117,7 @@ def check_limits(header: Header) -> None:
         raise DefinitionError(
             f"{header.numrecs} records: CDF-{version} holds at most {_DIM_MAX[version]}.{_hint(version)}"
         )
-    if header.derived.get("within_limits"):
+    if header.facts.within_limits:
         # Who gives places to definitions that were checked looks at where they end.
         return
     for kind, entries in (("dimensions", header.dims), ("variables", header.vars)):
@@ -126,9 +126,9 @@ def check_limits(header: Header) -> None:
     _check_dims(header)
     check_attrs("The file", header.attrs, version)
     codes = WIDTHS[version].sizes
-    # Variables often share dimensions, and one tuple of attributes with the one before.
+    # Variables often have dimensions and attributes in common, and most with the one before.
     checked: set[tuple[int, ...]] = set()
-    seen: set[int] = set()
+    seen: set[tuple[Attr, ...]] = set()
     shape: tuple[int, ...] | None = None
     last: tuple[Attr, ...] | None = None
     for name, dims, attrs, code, _ in header.vars:
@@ -141,11 +141,11 @@ def check_limits(header: Header) -> None:
                 checked.add(dims)
         if attrs is not last:
             last = attrs
-            if attrs and id(attrs) not in seen:
+            if attrs and attrs not in seen:
                 check_attrs(f"Variable {name!r}", attrs, version)
-                seen.add(id(attrs))
+                seen.add(attrs)
     _check_sizes(header)
-    header.derived["within_limits"] = True
+    header.facts.within_limits = True
 
 
 def check_decoded(header: Header) -> None:
@@ -158,7 +158,7 @@ def check_decoded(header: Header) -> None:
     """
     _check_dims(header)
     _check_sizes(header)
-    header.derived["within_limits"] = True
+    header.facts.within_limits = True
 
 
 def _hint(version: int) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple
 
-__all__ = ["Attr", "Dim", "Finding", "Header", "Var"]
+__all__ = ["Attr", "Dim", "Facts", "Finding", "Header", "Var"]
 
 
 class Dim(NamedTuple):
@@ -61,15 +61,35 @@ class Var(NamedTuple):
     begin: int = -1
 
 
+class Facts:
+    """What follows from the definitions of a header, found once; None until somebody asks.
+
+    Headers that differ in begins and in the number of records alone have one of these in common.
+
+    inner_sizes, padded_sizes : list of int, see `format.sizes`.
+    record_vars : list of int, see `format.sizes`.
+    var_at : list of int, of a header that was read without a finding: where the entry of each variable starts.
+    within_limits : bool, `format.limits` has looked at all but the begins.
+    digest : bytes, see `flush.agree`.
+    encoded : the bytes of all objects, see `format.encode`.
+    """
+
+    inner_sizes: list[int] | None = None
+    padded_sizes: list[int] | None = None
+    record_vars: list[int] | None = None
+    var_at: list[int] | None = None
+    within_limits: bool = False
+    digest: bytes | None = None
+    encoded: Any = None
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """A whole header.
 
     version : int, 1, 2 or 5 (CDF-1, CDF-2, CDF-5).
     numrecs : int, records that the file holds.
-    derived : dict, what other modules found out about the definitions, so that nobody has to find it again; one for all
-        headers made of each other by `with_numrecs`, `with_begins` and `with_vars`, so nothing in it may depend on
-        these.
+    facts : Facts
     """
 
     version: int
@@ -77,7 +97,7 @@ class Header:
     dims: tuple[Dim, ...] = ()
     attrs: tuple[Attr, ...] = ()
     vars: tuple[Var, ...] = ()
-    derived: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    facts: Facts = field(default_factory=Facts, init=False, compare=False, repr=False)
 
     def with_numrecs(self, numrecs: int) -> Header:
         """The same definitions with another number of records."""
@@ -102,7 +122,7 @@ class Header:
         return self._of_these(Header(self.version, self.numrecs, self.dims, self.attrs, variables))
 
     def _of_these(self, made: Header) -> Header:
-        object.__setattr__(made, "derived", self.derived)
+        object.__setattr__(made, "facts", self.facts)
         return made
 
 

@@ -54,11 +54,11 @@ def is_record(header: Header, var: Var) -> bool:
 
 def record_vars(header: Header) -> list[int]:
     """Return the indices of the record variables, in definition order; a list that is kept with the header."""
-    found: list[int] | None = header.derived.get("record_vars")
+    found = header.facts.record_vars
     if found is None:
         dim = record_dim(header)
         some = [] if dim is None else [i for i, var in enumerate(header.vars) if var[1] and var[1][0] == dim]
-        found = header.derived["record_vars"] = some
+        found = header.facts.record_vars = some
     return found
 
 
@@ -76,11 +76,11 @@ def inner_bytes(header: Header, var: Var) -> int:
 
 def inner_sizes(header: Header) -> list[int]:
     """Return `inner_bytes` of every variable, in a list that is not to be changed: it is kept with the header."""
-    found: list[int] | None = header.derived.get("inner_sizes")
+    found = header.facts.inner_sizes
     if found is None:
         # Each pair of dimensions and type is multiplied once.
         known = _Sizes(header.dims)
-        found = header.derived["inner_sizes"] = list(map(known.__getitem__, map(_kind_of, header.vars)))
+        found = header.facts.inner_sizes = list(map(known.__getitem__, map(_kind_of, header.vars)))
     return found
 
 
@@ -127,9 +127,9 @@ def begin_rec(header: Header) -> int | None:
 def data_end(header: Header) -> int:
     """Return where the data end, all variables and records with the last padding, if there is any; 0 without data."""
     sizes, records = inner_sizes(header), record_vars(header)
-    padded: list[int] | None = header.derived.get("padded_sizes")
+    padded = header.facts.padded_sizes
     if padded is None:
-        padded = header.derived["padded_sizes"] = [(n + 3) & -4 for n in sizes]
+        padded = header.facts.padded_sizes = [(n + 3) & -4 for n in sizes]
     ends = list(map(add, map(_begin_of, header.vars), padded))
     if records:
         start = min([header.vars[i][4] for i in records])

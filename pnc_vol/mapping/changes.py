@@ -15,10 +15,9 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any
 
-from pnc_vol.format.edits import with_attributes, with_variables
+from pnc_vol.format.encode import with_changes
 from pnc_vol.format.model import Attr, Dim, Var
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fill
-from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.flatten import Flat, is_plain_name, numrecs_for, type_says_all, variable_of
 from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.tree import DatasetNode, Tree
@@ -29,10 +28,10 @@ _MANY = 64
 """Variables that are encoded anew one by one, however few there are."""
 
 
-def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] | None:
+def changed(flat: Flat, tree: Tree) -> Flat | None:
     """What `to_header` would make of a tree that has other attributes, numbers of records or more datasets than `flat`.
 
-    The cost is that of the objects that changed.
+    The cost is that of the objects that changed. Variables that were there keep the begins that they have in `flat`.
 
     Parameters
     ----------
@@ -41,26 +40,22 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
 
     Returns
     -------
-    flat : Flat
-    own : dict of int to tuple of Attr
-        The attributes of those variables that have others now, by their number; new variables are not among them.
-    None
-        If it is to be made anew: much has changed, or more than that.
+    Flat or None
+        None if it is to be made anew: much has changed, or more than that.
 
     Raises
     ------
     DefinitionError
         An attribute that the version cannot hold.
     """
-    header, nodes, changed = flat.header, {}, tree.changed
-    if changed is None or len(changed.added) > max(_MANY, len(flat.uids) // 4):
+    header, changed = flat.header, tree.changed
+    most = max(_MANY, len(flat.uids) // 4)
+    if changed is None or len(changed.added) > most:
         return None
-    if any(node.maxshape is not None for node in changed.added):
+    if changed.added and any(node.maxshape is not None for node in changed.added):
         # One that grew since is among those that were resized, too.
         return None
-    for node in changed.attributes:
-        if isinstance(node, DatasetNode):
-            nodes[node.uid] = node
+    nodes = {node.uid: node for node in changed.attributes if isinstance(node, DatasetNode)}
     grouped = len(nodes) < len(changed.attributes)
     for node in changed.added:
         nodes.pop(node.uid, None)
@@ -70,56 +65,36 @@ def changed(flat: Flat, tree: Tree) -> tuple[Flat, dict[int, tuple[Attr, ...]]] 
         if found is None:
             return None
         lengths, numrecs, told = found
-        if not (told or changed.attributes or changed.added):
+        if not (told or nodes or grouped or changed.added):
             # Records alone: no variable is looked at.
-            header = header.with_numrecs(numrecs)
-            return Flat(header, flat.uids, flat.book, flat.moved, lengths, flat.numbers, flat.names), {}
+            return flat._replace(header=header.with_numrecs(numrecs), lengths=lengths)
         nodes |= told
-    if len(nodes) > max(_MANY, len(flat.uids) // 4):
+    if len(nodes) > most:
         return None
-    made: dict[int, tuple[Attr, ...]] = {}
     if nodes and not flat.numbers:
         flat.numbers.update(zip(flat.uids, range(len(flat.uids)), strict=True))
-    own, untouched = header.attrs, {}
-    grown: dict[int, int] = {}
+    own: dict[int, tuple[Attr, ...]] = {}
     for uid, node in nodes.items():
         i = flat.numbers.get(uid)
-        if i is None:
+        attrs = None if i is None else _attrs_of(flat, node, header.vars[i], numrecs, resized=node in changed.resized)
+        if i is None or attrs is None:
             return None
-        before, old = _beginning(node.attrs, flat.untouched.get(uid)), header.vars[i]
-        attrs = None
-        if before and type_says_all(node.element, old.dims, header.dims) and node not in changed.resized:
-            attrs = _only_grown(node, old, before)
-        if attrs is None:
-            attrs = _attrs_of(flat, node, old, numrecs, resized=node in changed.resized)
-            if attrs is None:
-                return None
-        if node.owner is None and node.attrs.untouched is not None:
-            untouched[uid] = node.attrs.untouched
-            grown[i] = before
-        if len(attrs) != len(old.attrs) or attrs != old.attrs:
-            made[i] = attrs
-    if grouped:
-        before = _beginning(tree.root.attrs, flat.untouched.get(-1))
-        own = global_attrs(tree)
-        if tree.root.attrs.untouched is not None:
-            untouched[-1] = tree.root.attrs.untouched
-            grown[-1] = before
+        if len(attrs) != len(header.vars[i].attrs) or attrs != header.vars[i].attrs:
+            own[i] = attrs
+    of_file = global_attrs(tree) if grouped else header.attrs
+    added = _added(flat, tree, changed.added, numrecs) if changed.added else (header.dims, ())
+    if added is None:
+        return None
     header = header.with_numrecs(numrecs)
-    if made or (own is not header.attrs and (len(own) != len(header.attrs) or own != header.attrs)):
-        header = with_attributes(header, made, own, grown)
+    if own or added[1] or len(of_file) != len(header.attrs) or of_file != header.attrs:
+        header = with_changes(header, attrs=of_file, own=own, dims=added[0], added=added[1])
     uids = flat.uids
     if changed.added:
-        added = _added(flat, tree, changed.added, numrecs)
-        if added is None:
-            return None
-        header = with_variables(header, *added)
-        fresh = [node.uid for node in changed.added]
+        uids += tuple([node.uid for node in changed.added])
         flat.names.update([node.cdf_name for node in changed.added])
         if flat.numbers:
-            flat.numbers.update(zip(fresh, range(len(uids), len(uids) + len(fresh)), strict=True))
-        uids = (*uids, *fresh)
-    return Flat(header, uids, flat.book, flat.moved, lengths, flat.numbers, flat.names, untouched), made
+            flat.numbers.update(zip(uids[len(flat.uids) :], range(len(flat.uids), len(uids)), strict=True))
+    return flat._replace(header=header, uids=uids, lengths=lengths)
 
 
 def _attrs_of(flat: Flat, node: DatasetNode, old: Var, numrecs: int, *, resized: bool) -> tuple[Attr, ...] | None:
@@ -183,26 +158,6 @@ def _added(
     if flat.moved is not None:
         found = [var._replace(dims=tuple(flat.moved[index] for index in var.dims)) for var in found]
     return (*header.dims, *new), tuple(found)
-
-
-def _only_grown(node: DatasetNode, old: Var, before: int) -> tuple[Attr, ...] | None:
-    """The attributes of a variable to which others were added behind the first `before`; None if more may change.
-
-    What follows them in the header is a marker, which no attribute of its own changes.
-    """
-    attrs = node.attrs.untouched
-    if attrs is None or node.attrs.markers or node.fillvalue is not None or node.owner is not None:
-        return None
-    return attrs + old.attrs[before:]
-
-
-def _beginning(attributes: Attributes, before: tuple[Attr, ...] | None) -> int:
-    """How many attributes are surely as they were in the header before, from the first one on."""
-    if before is None or attributes.grown_from is before:
-        return len(before or ())
-    # Of a few it is seen by a look at them: most are the same objects.
-    now, n = attributes.untouched, len(before)
-    return n if n <= _MANY and now is not None and now[:n] == before else 0
 
 
 def _resized(

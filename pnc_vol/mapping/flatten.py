@@ -13,8 +13,7 @@ Rules
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.format.model import Attr, Dim, Header, Var
@@ -43,21 +42,16 @@ _AMBIGUOUS = (BYTE, CHAR)
 """Types whose meaning depends on the attributes of a variable."""
 
 
-_NOTHING: Mapping[int, tuple[Attr, ...]] = MappingProxyType({})
-
-
 class Flat(NamedTuple):
     """A header and whose its variables are.
 
-    header : Header, nothing placed (`begin` -1, `numrecs` 0).
+    header : Header, not placed (`begin` -1, `numrecs` 0), or with the begins that it has in the file.
     uids : tuple of int, ``header.vars[i]`` belongs to the dataset ``uids[i]``.
     book : DimBook or None, the dimensions as they were found, and what is known of them; None of a file as it was read.
     moved : list of int or None, the index in the header of each dimension of `book`, if it is another one.
     lengths : dict of int to int, how many datasets have each number of records.
     numbers : dict of int to int, uids and their numbers; empty until the first change of a variable looks for one.
     names : set of str, of all variables; empty until the first new variable asks for them.
-    untouched : dict of int to tuple of Attr
-        `Attributes.untouched` of what changed last, by uid, -1 for the root: the beginning of their attributes here.
     """
 
     header: Header
@@ -67,7 +61,6 @@ class Flat(NamedTuple):
     lengths: dict[int, int]
     numbers: dict[int, int]
     names: set[str]
-    untouched: Mapping[int, tuple[Attr, ...]] = _NOTHING
 
 
 def numrecs_of(tree: Tree) -> int:

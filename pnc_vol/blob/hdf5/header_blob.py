@@ -168,6 +168,6 @@ def _with_swapped_values(header: Header) -> Header:
 
     variables = tuple(var._replace(attrs=swapped(var.attrs)) if var.attrs else var for var in header.vars)
     found = replace(header, attrs=swapped(header.attrs), vars=variables)
-    if header.derived.get("within_limits"):
-        found.derived["within_limits"] = True
+    if header.facts.within_limits:
+        found.facts.within_limits = True
     return found
