@@ -206,24 +206,12 @@ class Definitions:
         if stays:
             # With the bytes and the begins that it has in the file.
             old = old._replace(header=there.with_numrecs(old.header.numrecs))
-        new = changes.changed(old, self.tree)
+        new = changes.changed(old, self.tree, layout.begins_behind if stays else _no_begins)
         if new is None:
             return None
         check_limits(new.header)
-        if stays:
-            placed = new.header
-            if placed.facts is not old.header.facts:
-                region, size = layout.region.first, header_size(placed)
-                # Without variables the file ends with its header, which may not become shorter like this.
-                fits = size >= header_size(there) if region is None else size <= region
-                begins = layout.begins_behind(placed) if fits and len(new.uids) > len(old.uids) else []
-                if not fits or begins is None:
-                    return new
-                if begins:
-                    added = zip(placed.vars[len(old.uids) :], begins, strict=True)
-                    carried = placed.vars[: len(old.uids)]
-                    placed = placed.with_vars(carried + tuple([var._replace(begin=begin) for var, begin in added]))
-            self.with_begins, self.same_places = (new, placed), placed
+        if stays and (new.header.facts is old.header.facts or _fits(old, new, layout)):
+            self.with_begins, self.same_places = (new, new.header), new.header
         return new
 
     def lay_out(self, flat: Flat, disk: StoredFile, *, closing: bool = False) -> Header:
@@ -315,6 +303,18 @@ class Definitions:
     def numrecs(self) -> int:
         """Records of the file, those not flushed yet included."""
         return numrecs_of(self.tree)
+
+
+def _fits(old: Flat, new: Flat, layout: Layout) -> bool:
+    """Whether a header, of whose variables none moved, still fits its region, and new variables have their places."""
+    region, size, n = layout.region.first, header_size(new.header), len(old.uids)
+    # Without variables the file ends with its header, which may not become shorter like this.
+    fits = size >= header_size(old.header) if region is None else size <= region
+    return fits and (len(new.uids) == n or new.header.vars[n].begin >= 0)
+
+
+def _no_begins(_new: Header) -> None:
+    """New variables get their begins with all others."""
 
 
 def _nbytes(node: DatasetNode) -> int:

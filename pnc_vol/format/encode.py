@@ -65,6 +65,7 @@ _NUL = (b"", b"\0\0\0", b"\0\0", b"\0")
 _MOST_KNOWN = 1 << 12
 """Entries from which on nothing more is remembered: memory."""
 
+_Piece = bytes | bytearray | memoryview
 _NO_CHANGES: Mapping[int, tuple[Attr, ...]] = MappingProxyType({})
 _begin_of = itemgetter(4)
 
@@ -190,7 +191,7 @@ class _Change(NamedTuple):
 
     start: int
     end: int
-    made: bytes
+    made: bytes | bytearray
 
 
 class Encoded:
@@ -208,7 +209,7 @@ class Encoded:
     def __init__(
         self,
         at: npt.NDArray[np.int64],
-        pieces: list[bytes | memoryview],
+        pieces: list[_Piece],
         placed: tuple[Var, ...] = (),
         carried: int = 0,
         base: bytes = b"",
@@ -230,9 +231,9 @@ class Encoded:
 
     def bytes_of(self, header: Header) -> bytes:
         """All bytes of a header with these objects."""
-        w, count = WIDTHS[header.version], numrecs_bytes(header)
-        pieces, behind = self.pieces, 4 + len(count)
-        n = self.begins_of(header.vars)
+        w, pieces = WIDTHS[header.version], self.pieces
+        count = w.number.pack(header.numrecs)
+        behind, n = 4 + len(count), self.begins_of(header.vars) if self.carried else 0
         if n < len(header.vars):
             pieces = self._with_begins(header.vars, n, w)
         if len(pieces) > 1 or pieces[0][4:behind] != count:
@@ -242,7 +243,7 @@ class Encoded:
         self.pieces, self.placed, self.carried = pieces, header.vars, len(header.vars)
         return pieces[0]  # type: ignore[return-value]
 
-    def _with_begins(self, variables: tuple[Var, ...], n: int, w: Widths) -> list[bytes | memoryview]:
+    def _with_begins(self, variables: tuple[Var, ...], n: int, w: Widths) -> list[_Piece]:
         """The pieces, with the begins of all variables from number `n` on."""
         begins = np.fromiter(map(_begin_of, variables[n:]), np.int64, len(variables) - n)
         if int(begins.min()) < 0:
@@ -255,7 +256,7 @@ class Encoded:
         front, rest = _split(self.pieces, int(at[0]))
         made = bytearray().join(rest)
         _set_begins(made, at[1:] - (int(at[0]) + w.begin), begins, w)
-        return [*front, made]  # type: ignore[list-item]
+        return [*front, made]
 
 
 def _encoded(header: Header) -> Encoded:
@@ -268,7 +269,7 @@ def _encoded(header: Header) -> Encoded:
     return found
 
 
-def _split(pieces: list[bytes | memoryview], at: int) -> tuple[list[bytes | memoryview], list[bytes | memoryview]]:
+def _split(pieces: list[_Piece], at: int) -> tuple[list[_Piece], list[_Piece]]:
     """The pieces before and behind a byte."""
     for i, piece in enumerate(pieces):
         if at < len(piece):
@@ -379,7 +380,7 @@ def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
     """The bytes of a header that was made of another one; those of its attributes that are new are checked."""
     writer, known = _Writer(WIDTHS[old.version]), _encoded(old)
     w, at, n = writer.w, known.at, len(old.vars)
-    changes: list[_Change] = []
+    changes, carried = list[_Change](), known.begins_of(old.vars)
     if len(new.dims) != len(old.dims):
         start = 4 + w.number.size
         changes.append(_Change(start, int(at[0]), writer.dimensions(new)[start:]))
@@ -396,11 +397,16 @@ def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
     at = _moved(at, changes)
     if len(new.vars) != n:
         entries, end = writer.variables(new, new.vars[n:]), int(known.at[-1])
-        changes.append(_Change(end, end, b"".join(entries)))
-        at = np.append(at, at[-1] + np.cumsum([len(entry) for entry in entries]))
+        ends = np.cumsum([len(entry) for entry in entries])
+        made = bytearray().join(entries)
+        if carried == n and new.vars[n].begin >= 0:
+            _set_begins(made, ends - w.begin, np.array([var.begin for var in new.vars[n:]], np.int64), w)
+            carried = len(new.vars)
+        changes.append(_Change(end, end, made))
+        at = np.append(at, at[-1] + ends)
     base = known.body()
     known.base, known.changes = b"", ()
-    return Encoded(at, _pieces(base, changes), new.vars, known.begins_of(old.vars), base, changes)
+    return Encoded(at, _pieces(base, changes), new.vars, carried, base, changes)
 
 
 def _moved(at: npt.NDArray[np.int64], changes: Iterable[_Change]) -> npt.NDArray[np.int64]:
@@ -415,10 +421,10 @@ def _moved(at: npt.NDArray[np.int64], changes: Iterable[_Change]) -> npt.NDArray
     return moved
 
 
-def _pieces(base: bytes, changes: Iterable[_Change]) -> list[bytes | memoryview]:
+def _pieces(base: bytes, changes: Iterable[_Change]) -> list[_Piece]:
     """The bytes of a header after changes."""
     old, at = memoryview(base), 0
-    pieces: list[bytes | memoryview] = []
+    pieces: list[_Piece] = []
     for start, end, made in changes:
         pieces += (old[at:start], made)
         at = end

@@ -99,7 +99,6 @@ class Layout(abc.ABC):
     ----------
     header : Header, with begins; what the file says, or will say of what is in it.
     uids : tuple of int, the dataset of each variable of `header`.
-    header_uids : frozenset of int, all of them.
     record_uids : dict of int to bool, those with records, and whether they have a fill value.
     itemsizes : list of int, bytes of an element of each variable, as the file has it.
     records : int
@@ -208,10 +207,11 @@ class Layout(abc.ABC):
         """Take a header over as the one in force."""
         self.header = header
         self.uids = uids
-        self.header_uids = frozenset(uids)
+        self._header_uids: frozenset[int] | None = None
         self.record_uids = {uids[i]: fillvalue_of(datasets, uids[i]) is not None for i in record_vars(header)}
         # Strings may grow after this, and then their data are as wide as they were.
         self.itemsizes = itemsizes_of(datasets, uids)
+        self._extends: list[int] | None = None
         self._maps: dict[int, Any] | None = None
         self._region: Region | None = None
         self._begin()
@@ -245,9 +245,9 @@ class Layout(abc.ABC):
         return made
 
     def begins_behind(self, new: Header) -> list[int] | None:
-        """Where the variables of `new` begin that are behind those of `header`, which stay; None if that is not plain.
+        """Where new variables begin if those of `header` stay, whose region they do not enter; None if not so plain.
 
-        new : Header, without begins, with the variables of `header` and others of fixed shape behind them.
+        new : Header, of variables of fixed shape alone, without begins.
         """
         return None
 
@@ -255,7 +255,7 @@ class Layout(abc.ABC):
         """The layout of a header that has the variables of this one where they lie, and those of `begins_behind`."""
         made = self._with_header(header)
         fresh = uids[len(self.uids) :]
-        made.uids, made.header_uids = uids, self.header_uids.union(fresh)
+        made.uids, made._header_uids, made._extends = uids, None, self.itemsizes
         made.itemsizes = self.itemsizes + itemsizes_of(datasets, fresh)
         made._maps = made._region = None
         return made
@@ -268,6 +268,8 @@ class Layout(abc.ABC):
         n, mine, its = len(other.uids), self.header, other.header
         if len(self.uids) <= n or self.record_uids or other.record_uids or other.drained or not self.self_contained:
             return None
+        if self._extends is other.itemsizes:
+            return self.uids[n:]
         # Most are the same objects: that takes few nanoseconds for each.
         same = self.uids[:n] == other.uids and mine.vars[:n] == its.vars and mine.dims[: len(its.dims)] == its.dims
         return self.uids[n:] if same else None
@@ -287,6 +289,13 @@ class Layout(abc.ABC):
         """Whether all variables lie as in `other`, because nothing differs but attributes."""
         # made anew by each `adopt`, and kept under a header with other attributes
         return self.itemsizes is other.itemsizes
+
+    @property
+    def header_uids(self) -> frozenset[int]:
+        """The datasets of all variables of `header`."""
+        if self._header_uids is None:
+            self._header_uids = frozenset(self.uids)
+        return self._header_uids
 
     @property
     def region(self) -> Region:

@@ -20,7 +20,6 @@ from itertools import repeat
 from typing import TYPE_CHECKING, ClassVar
 
 from pnc_vol.format import sizes
-from pnc_vol.format.encode import header_size
 from pnc_vol.format.model import Dim, Header, Var
 from pnc_vol.format.placing import Alignment, grow, place
 from pnc_vol.format.sizes import begin_rec, inner_bytes, is_record
@@ -85,11 +84,11 @@ class CanonicalLayout(Layout):
     def begins_behind(self, new: Header) -> list[int] | None:
         """As `placing.grow` would place them."""
         first, end, *_ = self.region
-        if not self.self_contained or self.drained or self.record_uids or first is None or header_size(new) > first:
+        if not self.self_contained or self.drained or self.record_uids or first is None:
             return None
-        n, begins = len(self.uids), []
+        begins = []
         alignment = Alignment(self.options.var_align, self.options.record_align, element_align=self.element_align)
-        for var, nbytes in zip(new.vars[n:], sizes.inner_sizes(new)[n:], strict=True):
+        for var, nbytes in zip(new.vars, sizes.inner_sizes(new), strict=True):
             step = alignment.step_of(var[3])
             begins.append(-(-end // step) * step)
             end = begins[-1] + pad4(nbytes)

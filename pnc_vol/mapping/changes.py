@@ -12,11 +12,12 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
 from pnc_vol.format.encode import with_changes
-from pnc_vol.format.model import Attr, Dim, Var
+from pnc_vol.format.model import Attr, Dim, Header, Var
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fill
 from pnc_vol.mapping.flatten import Flat, is_plain_name, numrecs_for, type_says_all, variable_of
 from pnc_vol.mapping.names import MARKER
@@ -28,7 +29,7 @@ _MANY = 64
 """Variables that are encoded anew one by one, however few there are."""
 
 
-def changed(flat: Flat, tree: Tree) -> Flat | None:
+def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None]) -> Flat | None:
     """What `to_header` would make of a tree that has other attributes, numbers of records or more datasets than `flat`.
 
     The cost is that of the objects that changed. Variables that were there keep the begins that they have in `flat`.
@@ -37,6 +38,8 @@ def changed(flat: Flat, tree: Tree) -> Flat | None:
     ----------
     flat : Flat, with the number of records of `numrecs_of`
     tree : Tree
+    place : callable
+        Gives new variables their begins, which are a header of their own; None if they get none yet.
 
     Returns
     -------
@@ -85,6 +88,8 @@ def changed(flat: Flat, tree: Tree) -> Flat | None:
     added = _added(flat, tree, changed.added, numrecs) if changed.added else (header.dims, ())
     if added is None:
         return None
+    if added[1] and (begins := place(Header(header.version, 0, added[0], (), added[1]))):
+        added = added[0], tuple([var._replace(begin=begin) for var, begin in zip(added[1], begins, strict=True)])
     header = header.with_numrecs(numrecs)
     if own or added[1] or len(of_file) != len(header.attrs) or of_file != header.attrs:
         header = with_changes(header, attrs=of_file, own=own, dims=added[0], added=added[1])
