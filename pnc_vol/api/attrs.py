@@ -23,8 +23,7 @@ from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
-from pnc_vol.mapping.attributes import Attribute, Attributes, fitting, make_attribute
-from pnc_vol.mapping.plain_attributes import PLAIN_TYPES
+from pnc_vol.mapping.attributes import PLAIN_TYPES, Attribute, Attributes, fitting, make_attribute
 from pnc_vol.mapping.special import Empty
 from pnc_vol.mapping.tree import DatasetNode
 
@@ -68,12 +67,9 @@ class AttributeManager(MutableMappingHDF5):
         oid = self._id
         session = oid.check_for_name()
         attrs: Attributes = oid.node.attrs
-        # One look at a table, which needs no lock.
+        # One look at what is never changed in place, which needs no lock.
         if type(name) is str:
-            shown = attrs.shown
-            plain = None if shown is None else shown.get(name)
-            if plain is None:
-                plain = attrs.plain(name)
+            plain = attrs.plain(name)
             if plain is not None:
                 return plain
         with session.lock:
@@ -246,7 +242,7 @@ class AttributeManager(MutableMappingHDF5):
             return iter(node.attrs.names())
         with session.lock:
             session.check_open()
-            names = list(node.attrs.entries()) if _ordered(node) else node.attrs.names()
+            names = list(node.attrs) if _ordered(node) else node.attrs.names()
             if type(node) is DatasetNode and (node.made_axes is not None or node.scale is not None):
                 of_scales = _scales().present(node)
                 names = [*of_scales, *names] if _ordered(node) else sorted((*of_scales, *names))
@@ -311,7 +307,7 @@ def _ordered(node: Any) -> bool:
 
 def _make_way(node: Any, name: str) -> None:
     """HDF5 replaces an attribute by another one, which is then the last."""
-    if name in node.attrs.entries() and _ordered(node):
+    if _ordered(node) and name in node.attrs:
         del node.attrs[name]
 
 

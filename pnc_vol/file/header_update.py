@@ -28,7 +28,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
-from pnc_vol.format.encode import encode_after, numrecs_bytes, parts_between
+from pnc_vol.format.encode import changed_parts, encode_after, numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import record_vars
 from pnc_vol.interruptions import is_interruption
@@ -144,7 +144,7 @@ def _put(
 ) -> None:
     """Bring the encoded header into the file, as safely as is asked for; on rank 0."""
     old, driver, location = disk.header_bytes, disk.driver, disk.location
-    parts = parts_between(old, new, encoded)
+    parts = changed_parts(old, encoded, new)
     if not parts and (location is None or location.at_stake):
         return
     if new.numrecs or len(record_vars(new)) < len(new.vars):

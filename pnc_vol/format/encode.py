@@ -17,10 +17,10 @@ Source: NetCDF classic format specification; PnetCDF's CDF-5 specification.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from struct import pack_into
 from types import MappingProxyType
 from typing import NamedTuple
@@ -45,7 +45,6 @@ __all__ = [
     "header_size",
     "numrecs_bytes",
     "only_numrecs_differs",
-    "parts_between",
     "take_as_read",
     "unplaced",
     "with_changes",
@@ -67,7 +66,7 @@ _MOST_KNOWN = 1 << 12
 
 _Piece = bytes | bytearray | memoryview
 _NO_CHANGES: Mapping[int, tuple[Attr, ...]] = MappingProxyType({})
-_begin_of = itemgetter(4)
+_begin_of, _definitions_of = itemgetter(4), attrgetter("vars", "dims", "attrs", "version")
 
 
 def numrecs_bytes(header: Header) -> bytes:
@@ -167,13 +166,12 @@ def encode_after(before: Header, encoded: bytes, new: Header) -> bytes:
         What the file has; no bytes if it has none.
     new : Header
     """
-    if not encoded:
-        return encode(new, check=False)
-    if before.facts.encoded is None and new.with_numrecs(before.numrecs) == before:
+    check_limits(new)
+    if encoded and before.facts.encoded is None and _definitions_of(before) == _definitions_of(new):
         count = numrecs_bytes(new)
         made = b"".join((encoded[:4], count, memoryview(encoded)[4 + len(count) :]))
     else:
-        made = encode(new, check=False)
+        made = _encoded(new).bytes_of(new)
     return encoded if made == encoded else made
 
 
@@ -201,7 +199,7 @@ class Encoded:
         Where the attributes of the file begin, the number of variables, and each variable, and where the last one ends.
     pieces : the bytes, to be joined.
     placed, carried : the pieces have the begins of the first `carried` of these variables, and of no others.
-    base, changes : what `pieces` was made of, as long as it is of use to `parts_between`; b"" if nothing is known.
+    base, changes : what `pieces` was made of, as long as it is of use to `changed_parts`; b"" if nothing is known.
     """
 
     __slots__ = ("at", "base", "carried", "changes", "pieces", "placed")
@@ -252,11 +250,16 @@ class Encoded:
         if n < self.carried:
             # What moves is not among the changes.
             self.base = b""
-        at = self.at[n + 2 :]
-        front, rest = _split(self.pieces, int(at[0]))
-        made = bytearray().join(rest)
-        _set_begins(made, at[1:] - (int(at[0]) + w.begin), begins, w)
-        return [*front, made]
+        first, left = int(self.at[n + 2]), int(self.at[n + 2])
+        front = 0
+        while left >= len(self.pieces[front]):
+            left -= len(self.pieces[front])
+            front += 1
+        # The piece in which the entry of that variable begins is cut there.
+        cut = memoryview(self.pieces[front])
+        made = bytearray().join((cut[left:], *self.pieces[front + 1 :]))
+        _set_begins(made, self.at[n + 3 :] - (first + w.begin), begins, w)
+        return [*self.pieces[:front], cut[:left], made]
 
 
 def _encoded(header: Header) -> Encoded:
@@ -267,16 +270,6 @@ def _encoded(header: Header) -> Encoded:
         ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
         found = header.facts.encoded = Encoded(ends, [*pieces])
     return found
-
-
-def _split(pieces: list[_Piece], at: int) -> tuple[list[_Piece], list[_Piece]]:
-    """The pieces before and behind a byte."""
-    for i, piece in enumerate(pieces):
-        if at < len(piece):
-            view = memoryview(piece)
-            return [*pieces[:i], view[:at]] if at else pieces[:i], [view[at:], *pieces[i + 1 :]]
-        at -= len(piece)
-    return pieces, []
 
 
 def _set_begins(made: bytearray, at: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], w: Widths) -> None:
@@ -471,37 +464,24 @@ def _same_front(one: tuple[Attr, ...], other: tuple[Attr, ...]) -> int:
 # ------------------------------------------------------------------------------------------ where two headers differ
 
 
-def parts_between(old: bytes, header: Header, new: bytes) -> Parts:
-    """Where the bytes of two headers differ; known without comparing them if one was made of the other.
+def changed_parts(old: bytes, new: bytes, header: Header | None = None) -> Parts:
+    """Where two encoded headers differ: in the number of records, and in a few ranges behind it.
 
     Parameters
     ----------
-    old : bytes
-    header, new : Header, bytes
-        What `old` became, and `encode` of it.
-
-    Examples
-    --------
-    >>> parts_between(encode(Header(5)), Header(5, 7), encode(Header(5, 7)))
-    [(4, 12, 12)]
-    """
-    encoded: Encoded | None = header.facts.encoded
-    if encoded is None or not old or encoded.base is not old:
-        return changed_parts(old, new)
-    changes, encoded.base, encoded.changes = encoded.changes, b"", ()
-    behind = 4 + WIDTHS[header.version].number.size
-    count = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
-    return _merged([*count, *_parts_of(changes, old, len(new))])
-
-
-def changed_parts(old: bytes, new: bytes) -> Parts:
-    """Where two encoded headers differ: in the number of records, and in a few ranges behind it.
+    old, new : bytes
+    header : Header, optional
+        What `new` was just encoded from: if it was made of that of `old`, the bytes are not compared.
 
     Examples
     --------
     >>> changed_parts(encode(Header(5)), encode(Header(5, 7)))
     [(4, 12, 12)]
     """
+    encoded: Encoded | None = None if header is None else header.facts.encoded
+    if encoded is not None and old and encoded.base is old:
+        changes, encoded.base, encoded.changes = encoded.changes, b"", ()
+        return _told_parts(changes, old, new)
     behind = 12 if new[3:4] == b"\x05" else 8
     n = min(len(old), len(new)) - behind
     if old[:4] != new[:4] or n < 0:
@@ -526,15 +506,18 @@ def changed_parts(old: bytes, new: bytes) -> Parts:
     return found
 
 
-def _parts_of(changes: Iterable[_Change], old: bytes, nbytes: int) -> Iterator[tuple[int, int, int]]:
-    """The parts that changes of `old` made, of a header of `nbytes` bytes; the first that moves others is the last."""
+def _told_parts(changes: Iterable[_Change], old: bytes, new: bytes) -> Parts:
+    """The same, of a header that these changes made; the first one that moves others is in the last part."""
+    behind = 12 if new[3:4] == b"\x05" else 8
+    found = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
     for start, end, made in changes:
         if len(made) != end - start:
-            yield start, len(old), nbytes
-            return
+            found.append((start, len(old), len(new)))
+            break
         unlike = (np.frombuffer(made, "u4") != np.frombuffer(old, "u4", len(made) >> 2, start)).nonzero()[0].tolist()
         if unlike:
-            yield start + 4 * unlike[0], *2 * (start + 4 * unlike[-1] + 4,)
+            found.append((start + 4 * unlike[0], *2 * (start + 4 * unlike[-1] + 4,)))
+    return _merged(found)
 
 
 def _merged(parts: Sequence[tuple[int, int, int]]) -> Parts:

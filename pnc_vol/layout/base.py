@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -207,7 +208,7 @@ class Layout(abc.ABC):
         """Take a header over as the one in force."""
         self.header = header
         self.uids = uids
-        self._header_uids: frozenset[int] | None = None
+        self.header_uids = frozenset(uids)
         self.record_uids = {uids[i]: fillvalue_of(datasets, uids[i]) is not None for i in record_vars(header)}
         # Strings may grow after this, and then their data are as wide as they were.
         self.itemsizes = itemsizes_of(datasets, uids)
@@ -255,7 +256,8 @@ class Layout(abc.ABC):
         """The layout of a header that has the variables of this one where they lie, and those of `begins_behind`."""
         made = self._with_header(header)
         fresh = uids[len(self.uids) :]
-        made.uids, made._header_uids, made._extends = uids, None, self.itemsizes
+        made.uids, made._extends = uids, self.itemsizes
+        made.__dict__.pop("header_uids", None)
         made.itemsizes = self.itemsizes + itemsizes_of(datasets, fresh)
         made._maps = made._region = None
         return made
@@ -290,12 +292,10 @@ class Layout(abc.ABC):
         # made anew by each `adopt`, and kept under a header with other attributes
         return self.itemsizes is other.itemsizes
 
-    @property
+    @cached_property
     def header_uids(self) -> frozenset[int]:
         """The datasets of all variables of `header`."""
-        if self._header_uids is None:
-            self._header_uids = frozenset(self.uids)
-        return self._header_uids
+        return frozenset(self.uids)
 
     @property
     def region(self) -> Region:

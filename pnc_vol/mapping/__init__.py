@@ -24,9 +24,8 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `literals`            values that NetCDF attributes cannot have, as JSON
 `markers`             the reserved attribute: JSON text with what NetCDF cannot express
 `marker_check`        whether markers fit the header, for who checks a file
-`attributes`          attributes of one object: typed, shaped values, read when they are asked for
+`attributes`          attributes of one object: as the bytes of the header, decoded when they are asked for
 `attribute_encoding`  one attribute value: from what a user gives to a row of values in the header, and back
 `attribute_owners`    attributes of groups and named types among those of the file
-`plain_attributes`    one text or one number, which most attributes are, in few steps
 ====================  ==========================================================================================
 """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol.format.model import Attr, Header, Var
 from pnc_vol.format.types import TYPES
 from pnc_vol.late import late
-from pnc_vol.mapping.attributes import NO_MARKERS, Attributes, encode_attribute
+from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.markers import About, Sink, dump_marker, shown
 from pnc_vol.mapping.names import MARKER, NameBook, is_member_name, legal_name, split_path
@@ -41,32 +41,11 @@ WIDEST_FILL = 1 << 16
 
 
 def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]:
-    """Attributes under names that are legal, and their markers under ``attrs``."""
-    raw = attributes.untouched
-    if raw is not None:
-        if attributes.markers:
-            marker["attrs"] = dict(attributes.markers)
-        return raw
-    entries = attributes.entries()
-    book = NameBook(entry.name for entry in entries.values() if isinstance(entry, Attr))
-    book.taken.add(MARKER)
-    written, markers = [], {}
-    for name, entry in entries.items():
-        if isinstance(entry, Attr):
-            attr = entry
-            about = dict(attributes.markers.get(attr.name, ()))
-        else:
-            attr, made = encode_attribute(book.take(legal_name(name)), entry)
-            about = made or {}
-            if attr.name != name:
-                about["name"] = name
-        written.append(attr)
-        if about:
-            markers[attr.name] = about
-    attributes.settle(tuple(written), markers)
+    """Attributes as the header has them, and their markers under ``attrs``."""
+    raw, markers = attributes.raw, attributes.markers
     if markers:
-        marker["attrs"] = markers
-    return tuple(written)
+        marker["attrs"] = {attr.name: markers[attr.name] for attr in raw if attr.name in markers}
+    return raw
 
 
 def with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker: dict[str, Any]) -> tuple[Attr, ...]:
@@ -135,17 +114,11 @@ def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> 
 def _group_attrs(group: Node, separator: str, book: NameBook, markers: dict[str, Any]) -> Iterable[Attr]:
     """The attributes of a group as global ones, each tied to its owner."""
     path = group.path
-    named_attrs(group.attrs, {})  # encodes them for good
-    for name, entry in group.attrs.entries().items():
+    for name, attr in group.attrs.stored().items():
         flat = book.take(legal_name(f"{path[1:]}/{name}".replace("/", separator)))
-        if isinstance(entry, Attr):
-            attr = entry._replace(name=flat)
-            about = {key: value for key, value in group.attrs.markers.get(entry.name, {}).items() if key != "name"}
-        else:
-            attr, made = encode_attribute(flat, entry)
-            about = made or {}
+        about = {key: value for key, value in group.attrs.markers.get(attr.name, {}).items() if key != "name"}
         markers[flat] = {**about, "owner": path, "name": name}
-        yield attr
+        yield attr._replace(name=flat)
 
 
 def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:

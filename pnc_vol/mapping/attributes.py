@@ -1,21 +1,25 @@
 """Attributes: h5py's typed, shaped values, and how they are stored in a header.
 
 Knows: h5py's rules for making an attribute from a value, NetCDF attributes, the marker of one attribute. Does
-not know: who owns an attribute, what its name is in the file (`mapping.names`), headers.
+not know: who owns an attribute, headers.
 
 Rules
 -----
 1. A NetCDF attribute is a 1-D row of values. Without a marker one value is a scalar, more are 1-D, characters are one
    ``str``. What differs from that is in the marker: shape, type, lengths.
-2. Nothing is decoded before someone asks for its value; what was not changed is written as the bytes it was read as.
+2. An attribute is kept as the bytes that the header has of it. What is assigned is encoded at once, and a value is
+   decoded when somebody asks for it.
 3. A marker is checked against the bytes; one that does not fit is ignored and reported, and no memory is ever
    allocated because of it.
+4. Most attributes are one text or one number (*plain*): these are encoded and decoded here, in few steps. How all
+   others are is the matter of `attribute_encoding`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from itertools import islice
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,20 +28,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
-from pnc_vol.format.types import CHAR
+from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT, UBYTE, UINT, UINT64, USHORT
 from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.names import MARKER, legal_name
-from pnc_vol.mapping.plain_attributes import (
-    Plain,
-    encode_plain,
-    is_listed,
-    is_plain,
-    listed,
-    met_before,
-    shown_plainly,
-    with_new,
-)
+from pnc_vol.mapping.names import MARKER, NameBook, legal_name
 from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 
 if TYPE_CHECKING:
@@ -46,15 +40,26 @@ if TYPE_CHECKING:
 else:
     attribute_encoding = late("pnc_vol.mapping.attribute_encoding")
 
-__all__ = ["Attribute", "Attributes", "decode_attribute", "encode_attribute", "fitting", "make_attribute"]
+__all__ = [
+    "NO_MARKERS",
+    "PLAIN_TYPES",
+    "Attribute",
+    "Attributes",
+    "decode_attribute",
+    "encode_attribute",
+    "fitting",
+    "make_attribute",
+]
 
 Marker = Mapping[str, Any]
-Table = dict[str, "Attribute | Attr"]
 NO_MARKERS: Mapping[str, Any] = MappingProxyType({})
-_SHORT = 8
+_FEW = 64
 """Attributes up to which one is looked for without a table."""
-_MANY = 64
-"""Attributes from which on each is encoded when it is put."""
+_SHORT = 64
+"""Characters of a text that is remembered, in attributes of which there are less than `_ALIKE`."""
+_ALIKE = 8
+_MOST_KNOWN = 1 << 12
+"""Entries that are remembered; then memory is emptied, and fills with what is used now."""
 
 
 class Attribute(NamedTuple):
@@ -99,13 +104,15 @@ def make_attribute(
     >>> make_attribute("K").value.item(), make_attribute([1, 2]).shape
     ('K', (2,))
     """
+    found: Dtype
     if shape is None and dtype is None:
         # What most attributes are: a text, a number.
         if is_plain(value):
-            return _of_plain(value)
+            found = value.dtype if isinstance(value, np.generic) else _SIMPLE[type(value)]
+            return Attribute(found, (), attribute_encoding.frozen(np.array(value, found)))
         if type(value) is np.ndarray or isinstance(value, np.generic):
             # Numbers that are stored as they are.
-            found: Dtype = value.dtype
+            found = value.dtype
             element = element_for(found) if found.kind in "iuf" and found.metadata is None else None
             if element is not None and element.kind == "number" and element.dtype == found:
                 return Attribute(element.dtype, value.shape, attribute_encoding.frozen(np.array(value, order="C")))
@@ -151,14 +158,6 @@ def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
     if value.size and not -(2**31) <= value.min() <= value.max() < 2**31:
         return attribute
     return make_attribute(value.astype(np.int32))
-
-
-_SIMPLE = {str: string_dtype(), float: np.dtype(float), int: np.dtype(int)}
-
-
-def _of_plain(value: Plain) -> Attribute:
-    dtype = value.dtype if isinstance(value, np.generic) else _SIMPLE[type(value)]
-    return Attribute(dtype, (), attribute_encoding.frozen(np.array(value, dtype)))
 
 
 # --------------------------------------------------------------------------------------- to and from the header
@@ -216,11 +215,133 @@ def decode_attribute(attr: Attr, marker: Marker | None = None, findings: Sink | 
     return Attribute(dtype, shape, attribute_encoding.frozen(coded))
 
 
+# ---------------------------------------------------------------------------------------------- plain attributes
+
+Plain = str | float | int | np.number[Any]
+"""A text or a number, of Python's or numpy's, of which nothing but itself is to be stored."""
+
+_CODES: dict[type, int] = {
+    np.int8: BYTE, np.int16: SHORT, np.int32: INT, np.int64: INT64, np.float32: FLOAT, np.float64: DOUBLE,
+    np.uint8: UBYTE, np.uint16: USHORT, np.uint32: UINT, np.uint64: UINT64,
+}  # fmt: skip
+
+PLAIN_TYPES = frozenset((str, float, int, *_CODES))
+
+_SIMPLE = {str: string_dtype(), float: np.dtype(float), int: np.dtype(int)}
+_LEAST, _LARGEST = -(2**63), 2**63 - 1
+
+
+def is_plain(value: Any) -> bool:
+    """True for a text or number with which nothing can be wrong.
+
+    Examples
+    --------
+    >>> is_plain("K"), is_plain(2**63), is_plain(True), is_plain(np.float32(0.5))
+    (True, False, False, True)
+    """
+    kind = type(value)
+    if kind is str:
+        return value.isascii() and "\0" not in value
+    return kind is float or kind in _CODES or (kind is int and _LEAST <= value <= _LARGEST)
+
+
+_make = tuple.__new__
+_TURN = -1 if sys.byteorder == "little" else 1
+_DOUBLE, _INT64 = struct.Struct(">d").pack, struct.Struct(">q").pack
+_SCALARS: dict[int, tuple[Callable[[bytes], tuple[Any]], type[np.generic]]] = {
+    code: (struct.Struct(letter).unpack, scalar)
+    for code, letter, scalar in (
+        (BYTE, ">b", np.int8),
+        (SHORT, ">h", np.int16),
+        (INT, ">i", np.int32),
+        (FLOAT, ">f", np.float32),
+        (DOUBLE, ">d", np.float64),
+        (INT64, ">q", np.int64),
+    )
+}
+
+
+def encode_plain(name: str, value: Plain) -> Attr:
+    """Encode a plain value for the header; it never needs a marker.
+
+    Examples
+    --------
+    >>> encode_plain("units", "K")
+    Attr(name='units', type=2, nelems=1, data=b'K')
+    """
+    kind = type(value)
+    if kind is str:
+        text = value.encode()  # type: ignore[union-attr]
+        return _make(Attr, (name, CHAR, len(text), text))
+    if kind is float:
+        return _make(Attr, (name, DOUBLE, 1, _DOUBLE(value)))
+    if kind is int:
+        return _make(Attr, (name, INT64, 1, _INT64(value)))
+    return _make(Attr, (name, _CODES[kind], 1, value.tobytes()[::_TURN]))  # type: ignore[union-attr]
+
+
+def shown_plainly(attr: Attr) -> Any:
+    """The value of an attribute without a marker as a user sees it, if it is one text or number; else None.
+
+    Examples
+    --------
+    >>> shown_plainly(encode_plain("n", 2.5)).item()
+    2.5
+    """
+    _, code, nelems, data = attr
+    if code == CHAR:
+        return data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    scalar = _SCALARS.get(code) if nelems == 1 else None
+    return None if scalar is None else scalar[1](scalar[0](data)[0])
+
+
+_lists: dict[tuple[tuple[Attr, ...], str, type, Plain], tuple[Attr, ...]] = {}
+_legal: set[str] = set()
+
+
+def _with_one(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...]:
+    """The attributes with a plain one more, or in the place of that of its name.
+
+    Objects that are given the same attributes have one tuple of them in common: a file of 100,000 variables may have
+    few, and each is in memory, checked and encoded once.
+    """
+    # Zeros are equal whatever their sign, and nan is equal to nothing.
+    alike = len(raw) < _ALIKE and (len(value) <= _SHORT if type(value) is str else value and value == value)
+    made = _lists.get((raw, name, type(value), value)) if alike else None
+    if made is None:
+        made = _replaced(raw, encode_plain(name, value))
+        if alike:
+            if len(_lists) >= _MOST_KNOWN:
+                _lists.clear()
+            _lists[raw, name, type(value), value] = made
+    return made
+
+
+def _replaced(raw: tuple[Attr, ...], attr: Attr) -> tuple[Attr, ...]:
+    for i, one in enumerate(raw):
+        if one[0] == attr[0]:
+            return (*raw[:i], attr, *raw[i + 1 :])
+    return (*raw, attr)
+
+
+def _is_legal(name: str) -> bool:
+    """Whether an attribute of that name may have it in the file, too; found once for the names that programs use."""
+    if name in _legal:
+        return True
+    if not name or "\0" in name or not name.isascii() or legal_name(name) != name or name == MARKER:
+        return False
+    if len(_legal) < _MOST_KNOWN:
+        _legal.add(name)
+    return True
+
+
 # ------------------------------------------------------------------------------------------------ the mapping
 
 
 class Attributes(MutableMapping[str, Attribute]):
     """The attributes of one object, by their true names, in the order of their creation.
+
+    A few attributes are a tuple. Many, and those of which some have another name in the header, are a table as well.
 
     Parameters
     ----------
@@ -236,7 +357,7 @@ class Attributes(MutableMapping[str, Attribute]):
     ('K', 1)
     """
 
-    __slots__ = ("_entries", "_findings", "_own", "_plain", "_raw", "_renamed", "grown_from", "markers", "shown")
+    __slots__ = ("_findings", "_raw", "_table", "markers")
 
     def __init__(
         self,
@@ -246,149 +367,125 @@ class Attributes(MutableMapping[str, Attribute]):
         findings: Sink | None = None,
     ) -> None:
         self._raw: tuple[Attr, ...] | None = raw
+        """All of them as the header has them; None after a change of the table."""
+        self._table: dict[str, Attr] | None = None
+        """By true name; None if each has its name in the header and nobody needed a table."""
         self.markers = markers
-        self._renamed = renamed
         self._findings = findings
-        self._entries: Table | None = None
-        self._own = self._plain = False
-        """Whether the table is of these attributes alone, and whether it has nothing but `Attr` under their names."""
-        self.grown_from: tuple[Attr, ...] | None = None
-        """The last `untouched`, if since then nothing happened but that attributes were added behind it."""
-        self.shown: dict[str, Any] | None = None
-        """Values as a user sees them, of those that were looked at; one for all objects with these attributes."""
-
-    @property
-    def untouched(self) -> tuple[Attr, ...] | None:
-        """As the header has them if nothing is to be encoded, because that was done when they were put; else None."""
-        table, before = self._entries, self.grown_from or ()
-        if self._raw is None and self._plain and table is not None:
-            # The table is not gone through, and stays: the next attribute is put to it.
-            new = [*islice(reversed(table.values()), len(table) - len(before))][::-1]
-            self._raw = before + tuple(new)  # type: ignore[arg-type]
-        return self._raw
-
-    def settle(self, raw: tuple[Attr, ...], markers: Mapping[str, Marker]) -> None:
-        """Take the encoded form of these same attributes in place of the values, so that it is made only once."""
-        renamed = {name: marker["name"] for name, marker in markers.items() if "name" in marker} if markers else {}
-        self._use(raw)
-        self.markers, self._renamed = markers or NO_MARKERS, renamed or NO_MARKERS
-
-    def entries(self) -> Mapping[str, Attribute | Attr]:
-        """By true name: what was made here, or an attribute as it is in the header (maybe under another name)."""
-        return self._table()
-
-    def _table(self) -> Table:
-        """What is not to be changed: objects with the same attributes in the header share it."""
-        if self._entries is None:
-            raw = self._raw or ()
-            if not self._renamed:
-                found = listed(raw)
-                self._entries = found.table
-                # Markers may say otherwise of the same bytes.
-                self.shown = None if self.markers else found.shown
-                return self._entries
-            table: Table = {}
+        if renamed:
+            table: dict[str, Attr] = {}
             for attr in raw:
-                name = self._renamed.get(attr.name, attr.name)
+                name = renamed.get(attr.name, attr.name)
                 # two of one name: the first is it, the other shows its name in the file, or nothing
                 table.setdefault(attr.name if name in table else name, attr)
-            self._entries = table
-        return self._entries
+            self._table = table
 
-    def _use(self, raw: tuple[Attr, ...]) -> None:
-        """These are the attributes, as they are in the header."""
-        self._raw, self._entries, self.shown, self._own = raw, None, None, False
-        self.grown_from = None
+    @property
+    def raw(self) -> tuple[Attr, ...]:
+        """The attributes as the header has them."""
+        if self._raw is None:
+            self._raw = tuple((self._table or {}).values())
+        return self._raw
 
-    def _change(self, name: str) -> Table:
-        """The table, to be changed under this name."""
-        table = self._table()
-        if self._raw is not None:
-            self.grown_from = self._raw if len(table) == len(self._raw) else None  # of two of one name it has one
-            if not self._own:
-                table = self._entries = dict(table)
-            self._own, self._plain = True, not self.markers and not self._renamed
-            self._raw = self.shown = None
-        if name in table:
-            self.grown_from = None
-        return table
+    def stored(self) -> Mapping[str, Attr]:
+        """The attributes as the header has them, by their true names."""
+        if self._table is None:
+            self._table = {attr[0]: attr for attr in self.raw}
+        return self._table
 
-    def names(self) -> Sequence[str]:
+    def _find(self, name: str) -> Attr | None:
+        table, raw = self._table, self._raw
+        if table is None and raw is not None and len(raw) <= _FEW:
+            for attr in raw:
+                if attr[0] == name:
+                    return attr
+            return None
+        return (self.stored() if table is None else table).get(name)
+
+    def names(self) -> list[str]:
         """The names, sorted."""
-        return sorted(self._table()) if self._raw is None or self._renamed else listed(self._raw).names
+        return sorted(self)
 
     def __getitem__(self, name: str) -> Attribute:
-        entry = self._table()[name]
-        if isinstance(entry, Attribute):
-            return entry
+        entry = self._find(name)
+        if entry is None:
+            raise KeyError(name)
         return decode_attribute(entry, self.markers.get(entry.name), self._findings)
 
     def plain(self, name: str) -> Any:
         """The value as a user sees it, if the header has it as one text or number; else None."""
-        shown = self.shown
-        if shown is not None:
-            found = shown.get(name)
-            if found is not None:
-                return found
-        table, raw = self._entries, self._raw
-        if table is None and raw is not None and len(raw) <= _SHORT and not self._renamed and not is_listed(raw):
-            entry: Any = next((attr for attr in raw if attr[0] == name), None)
-        else:
-            entry = (self._table() if table is None else table).get(name)
-        if type(entry) is not Attr or entry[0] in self.markers:
+        entry = self._find(name)
+        if entry is None or entry[0] in self.markers:
             return None
-        found = shown_plainly(entry)
-        if self.shown is not None and found is not None:
-            self.shown[name] = found
-        return found
+        return shown_plainly(entry)
 
     def put_plainly(self, name: str, value: Any) -> bool:
         """Assign what `make_attribute` makes of a value of `PLAIN_TYPES`; False, nothing done, if it may be wrong."""
-        raw = None if self.markers else self._raw
-        made = None if raw is None else met_before(raw, name, value)
-        if made is None:
-            if not (name.isascii() and name and "\0" not in name and is_plain(value)):
-                return False
-            made = None if raw is None else with_new(raw, name, value)
-        if made is not None:
-            # As it will be in the header: nothing is left to do there.
-            self._use(made)
-        elif self._is_plain(name):
-            self._change(name)[name] = encode_plain(name, value)
+        if not (is_plain(value) and _is_legal(name) and name not in self.markers):
+            return False
+        raw = self._raw
+        if self._table is None and raw is not None and len(raw) < _FEW:
+            self._raw = _with_one(raw, name, value)
         else:
-            self[name] = _of_plain(value)
+            old = self._find(name)
+            if old is not None and old[0] in self.markers:
+                return False
+            self._put(name, encode_plain(name, value))
         return True
 
-    def _is_plain(self, name: str) -> bool:
-        """Whether an attribute of this name, and all that there are, are in the header under their names."""
-        self._change(name)
-        return self._plain and legal_name(name) == name and name != MARKER
-
     def __setitem__(self, name: str, value: Attribute) -> None:
-        table = self._change(name)
-        if self._plain and len(table) > _MANY and self._is_plain(name):
-            # Of many attributes those that are there shall not be encoded again because of one.
-            attr, marker = encode_attribute(name, value)
-            if not marker:
-                table[name] = attr
-                return
-        self._plain = False
-        table[name] = value
+        called, old = self._name_in_header(name), self._find(name)
+        attr, marker = encode_attribute(called, value)
+        if called != name:
+            marker = {**(marker or {}), "name": name}
+        if old is not None:
+            self._unmark(old.name)
+        if marker:
+            markers = self.markers if isinstance(self.markers, dict) else {}
+            markers[called], self.markers = marker, markers
+        self._put(name, attr)
+
+    def _put(self, name: str, attr: Attr) -> None:
+        raw = self._raw
+        if self._table is None and raw is not None and len(raw) < _FEW and attr[0] == name:
+            self._raw = _replaced(raw, attr)
+        else:
+            self.stored()
+            self._table[name] = attr  # type: ignore[index]
+            self._raw = None
+
+    def _name_in_header(self, name: str) -> str:
+        """What an attribute that is assigned is called in the header."""
+        wanted, old = legal_name(name), self._find(name)
+        if wanted == name != MARKER and (wanted not in self.markers or (old is not None and old.name == wanted)):
+            # An attribute that has another one's true name in the header has a marker.
+            return name
+        others = [attr.name for true_name, attr in self.stored().items() if true_name != name]
+        return NameBook((MARKER, *others)).take(wanted)
+
+    def _unmark(self, called: str) -> None:
+        if isinstance(self.markers, dict):
+            self.markers.pop(called, None)
 
     def __delitem__(self, name: str) -> None:
-        if name not in self._table():
+        old = self._find(name)
+        if old is None:
             raise KeyError(name)
-        del self._change(name)[name]
+        self._unmark(old.name)
+        if self._table is None:
+            self._raw = tuple([attr for attr in self.raw if attr is not old])
+        else:
+            del self._table[name]
+            self._raw = None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._table()
+        return isinstance(name, str) and self._find(name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._table())
+        return iter([attr[0] for attr in self.raw] if self._table is None else self._table)
 
     def __len__(self) -> int:
-        table = self._entries
-        return len(self._table() if table is None else table)
+        return len(self.raw if self._table is None else self._table)
 
     def __repr__(self) -> str:
         return f"<Attributes {list(self)!r}>"

@@ -201,14 +201,10 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree, numrecs: int
         raw = node.known_attrs
         if type(raw) is not tuple:
             attrs: Any = raw
-            raw = attrs.untouched
-            marker: dict[str, Any] = {}
-            if raw is None or attrs.markers:
-                raw = named_attrs(attrs, marker)
-            if marker:
-                # `variable_of` encodes the attributes again, with the marker.
+            if attrs.markers:
                 put(variable_of(node, book, numrecs))
                 continue
+            raw = attrs.raw
         put(_make(Var, (name, kind[0], raw, kind[1], -1)))
     return made
 

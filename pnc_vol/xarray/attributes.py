@@ -42,7 +42,7 @@ def shown(attributes: Attributes, raw: Iterable[Attr] = (), *, enum: bool = Fals
     {'units': 'K'}
     """
     found: dict[str, Any] = {}
-    seen = {(entry.name if isinstance(entry, Attr) else name): name for name, entry in attributes.entries().items()}
+    seen = {attr.name: name for name, attr in attributes.stored().items()}
     for attr in raw:
         name = seen.pop(attr.name, None)
         if name is not None:
