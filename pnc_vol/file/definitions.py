@@ -23,17 +23,13 @@ from pnc_vol.format.encode import header_size, take_as_read
 from pnc_vol.format.limits import check_length, check_limits
 from pnc_vol.format.model import Header
 from pnc_vol.format.sizes import data_end, record_vars
-from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
-from pnc_vol.mapping.flatten import Flat, numrecs_for, numrecs_of, to_header
+from pnc_vol.mapping.flatten import Flat, changed, numrecs_for, numrecs_of, to_header
 from pnc_vol.mapping.tree import Changes, DatasetNode, GroupNode, Tree
 from pnc_vol.mapping.unread import lengths_of
 
 if TYPE_CHECKING:
     from pnc_vol.extents.decomposition import Decomposition
-    from pnc_vol.mapping import changes
-else:
-    changes = late("pnc_vol.mapping.changes")
 
 __all__ = ["Definitions"]
 
@@ -206,7 +202,7 @@ class Definitions:
         if stays:
             # With the bytes and the begins that it has in the file.
             old = old._replace(header=there.with_numrecs(old.header.numrecs))
-        new = changes.changed(old, self.tree, layout.begins_behind if stays else _no_begins)
+        new = changed(old, self.tree, layout.begins_behind if stays else _no_begins)
         if new is None:
             return None
         check_limits(new.header)

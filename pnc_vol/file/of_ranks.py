@@ -24,7 +24,7 @@ _MODULES = """
     file.reads.composite_values file.reads.fetch file.reads.gathered
     exchange.aggregators exchange.two_phase flush.differences flush.failures flush.stream
     format.convert format.decode format.moving
-    mapping.attribute_encoding mapping.changes mapping.conventions mapping.describe mapping.encoding mapping.links
+    mapping.attribute_encoding mapping.conventions mapping.describe mapping.encoding mapping.links
     mapping.named_dims mapping.unflatten
     queue.spill
     system.two_threads

@@ -16,7 +16,7 @@ from pnc_vol.errors import AlreadyDoneError
 from pnc_vol.extents.model import MOST_AXES
 from pnc_vol.extents.one_run import few_runs
 from pnc_vol.flush.execute import Executed
-from pnc_vol.format.own_type import own_type
+from pnc_vol.format.convert import own_type
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, posted

@@ -6,8 +6,7 @@ Knows: the format. Does not know: files, MPI, threads, HDF5.
 `model`    dimensions, attributes, variables, a header
 `names`    which names are legal
 `types`    the eleven external types
-`convert`  values to a file's bytes and back
-`own_type` small values in a variable's own type, in few steps
+`convert`  values to a file's bytes and back; small values in a variable's own type
 `widths`   how wide fields are in each version
 `sizes`    what follows from a header: shapes, bytes, the record size
 `source`   the primitives of decoding: bounds, errors, counts, names

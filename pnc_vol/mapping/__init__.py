@@ -6,8 +6,7 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `tree`                the objects in memory: groups, datasets, attributes, scales
 `tree_refresh`        a tree takes over what a newly read one says; objects that users hold stay the same
 `links`               soft, external and second hard links; named types
-`flatten`             from a tree to a header
-`changes`             the same, from the header before and what changed since
+`flatten`             from a tree to a header, or from the header before and what changed since
 `unflatten`           from a header to a tree
 `unread`              datasets that are made when somebody asks for them
 `names`               paths and attribute names as names of NetCDF, and back
