@@ -26,7 +26,7 @@ from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, did_you_mean
 from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for
-from pnc_vol.mapping.special import is_empty, special_dtype, string_dtype
+from pnc_vol.mapping.special import is_empty
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
@@ -237,15 +237,7 @@ def _known(options: Mapping[str, Any]) -> None:
 def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any], Element]:
     """The data as an array that can be encoded, and the element that holds it."""
     if wanted is None:
-        item = _item_type(data)
-        if item is str or item is bytes:
-            array = np.asarray(data, dtype=object)
-            wanted = string_dtype("utf-8" if item is str else "ascii")
-        elif item is not None and item.__name__ in ("Reference", "RegionReference"):
-            array, wanted = np.asarray(data, dtype=object), special_dtype(ref=item)
-        else:
-            array = np.asarray(data, order="C")
-            wanted = np.dtype("S1") if array.dtype == np.dtype("S0") else array.dtype
+        array, wanted = encoding.guessed(data)
         element = element_for(wanted)
     else:
         element = element_for(wanted)
@@ -270,19 +262,6 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any]
     elif array.dtype.kind not in "biufc" and not element.is_string:
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}")
     return array, element
-
-
-def _item_type(data: Any) -> type | None:
-    """The one Python type of all items of nested lists or of an object array; the type of anything else."""
-    if isinstance(data, np.ndarray):
-        if data.dtype.kind != "O" or data.dtype.metadata:
-            return None
-        kinds: set[type | None] = set(map(type, data.ravel().tolist()))
-    elif isinstance(data, (list, tuple)):
-        kinds = set(map(_item_type, data))
-    else:
-        return type(data)
-    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _shape(shape: Any, array: npt.NDArray[Any] | None) -> Shape:

@@ -28,8 +28,8 @@ from pnc_vol.format.model import Attr
 from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, TYPES
 from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Element, element_for
-from pnc_vol.mapping.encoding import encode, numbers
-from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of, special_dtype, string_dtype
+from pnc_vol.mapping.encoding import encode, guessed, numbers
+from pnc_vol.mapping.special import Dtype, metadata_of, string_dtype
 
 if TYPE_CHECKING:
     from pnc_vol.mapping import conventions
@@ -73,30 +73,7 @@ def as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
         if not isinstance(value, np.ndarray) or (wanted.kind == "S" and value.dtype.kind != "O"):
             return np.asarray(value, dtype=wanted, order="C"), wanted
         return np.asarray(value, order="C"), wanted
-    item = _item_type(value)
-    if item is bytes or item is str:
-        tagged = string_dtype("ascii" if item is bytes else "utf-8")
-        return np.asarray(value, dtype=object, order="C"), tagged
-    if item is not None and item.__name__ in ("Reference", "RegionReference"):
-        wanted = special_dtype(ref=item)
-        return literals().literal(value, wanted), wanted
-    array = np.asarray(value, order="C")
-    if array.dtype.kind == "S" and not array.dtype.itemsize:
-        array = array.astype("S1")
-    return array, array.dtype
-
-
-def _item_type(value: Any) -> type | None:
-    """The one Python type of all items of an object array or nested list; the type of anything else."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind != "O" or check_string_dtype(value.dtype):
-            return None
-        types = {type(item) for item in value.ravel().tolist()}
-    elif isinstance(value, (list, tuple)):
-        types = {_item_type(item) for item in value}  # type: ignore[misc]
-    else:
-        return type(value)
-    return types.pop() if len(types) == 1 else None
+    return guessed(value)
 
 
 def as_stored(array: NDArray[Any], element: Element) -> NDArray[Any]:

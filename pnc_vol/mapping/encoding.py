@@ -12,18 +12,21 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError, RangeError
 from pnc_vol.format.convert import to_file
-from pnc_vol.mapping.dtypes import RAW_KINDS, Element
-from pnc_vol.mapping.special import Dtype
+from pnc_vol.mapping.dtypes import Element, Kind
+from pnc_vol.mapping.special import Dtype, special_dtype, string_dtype
 
-__all__ = ["decode", "encode", "numbers"]
+__all__ = ["decode", "encode", "guessed", "numbers"]
+
+Shape = tuple[int, ...]
 
 
 def encode(values: Any, element: Element) -> NDArray[Any]:
@@ -53,26 +56,39 @@ def encode(values: Any, element: Element) -> NDArray[Any]:
     >>> encode(["a", "bcd"], element_for(string_dtype()))
     array([b'a', b'bcd'], dtype='|S3')
     """
-    if element.kind == "vlen_string":
-        return _vlen_strings(values, element.encoding)
-    if element.kind == "string":
-        return _fixed_strings(values, element)
-    if element.kind == "bool":
-        return _booleans(values)
-    if element.kind in RAW_KINDS:
-        return _encode_raw(values, element)
-    array = numbers(values, element.dtype)
-    if array.dtype.kind == "c" and element.kind != "complex":
-        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}; take .real")
-    if array.dtype.kind == "f" and element.kind == "enum":
-        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to an enum")
-    if element.kind == "float16" and array.dtype.str[1:] != "f2":
-        try:
-            with np.errstate(over="raise"):
-                return array.astype(np.float16)
-        except FloatingPointError:
-            raise RangeError("a value is beyond float16, whose largest is 65504") from None
-    return array
+    return _KINDS[element.kind].encode(values, element)
+
+
+def guessed(values: Any) -> tuple[NDArray[Any], Dtype]:
+    """What the user gives without a type, as an array, and the type to store: h5py's rules.
+
+    Examples
+    --------
+    >>> guessed(["a", "b"])[1].metadata, guessed([1, 2])[1]
+    (mappingproxy({'vlen': <class 'str'>}), dtype('int64'))
+    """
+    item = _item_type(values)
+    if item is str or item is bytes:
+        return np.asarray(values, dtype=object, order="C"), string_dtype("utf-8" if item is str else "ascii")
+    if item is not None and item.__name__ in ("Reference", "RegionReference"):
+        return np.asarray(values, dtype=object), special_dtype(ref=item)
+    array = np.asarray(values, order="C")
+    if array.dtype.kind == "S" and not array.dtype.itemsize:
+        array = array.astype("S1")
+    return array, array.dtype
+
+
+def _item_type(values: Any) -> type | None:
+    """The one Python type of all items of nested lists or of an object array; the type of anything else."""
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind != "O" or values.dtype.metadata:
+            return None
+        kinds: set[type | None] = set(map(type, values.ravel().tolist()))
+    elif isinstance(values, (list, tuple)):
+        kinds = set(map(_item_type, values))
+    else:
+        return type(values)
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def numbers(values: Any, dtype: DTypeLike) -> NDArray[Any]:
@@ -130,7 +146,36 @@ def numbers(values: Any, dtype: DTypeLike) -> NDArray[Any]:
     return values
 
 
-def _booleans(values: Any) -> NDArray[np.int8]:
+def _encode_numbers(values: Any, element: Element) -> NDArray[Any]:
+    array = numbers(values, element.dtype)
+    if array.dtype.kind == "c":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}; take .real")
+    return array
+
+
+def _encode_complex(values: Any, element: Element) -> NDArray[Any]:
+    return numbers(values, element.dtype)
+
+
+def _encode_members(values: Any, element: Element) -> NDArray[Any]:
+    array = _encode_numbers(values, element)
+    if array.dtype.kind == "f":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to an enum")
+    return array
+
+
+def _encode_float16(values: Any, element: Element) -> NDArray[Any]:
+    array = _encode_numbers(values, element)
+    if array.dtype.str[1:] == "f2":
+        return array
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(np.float16)
+    except FloatingPointError:
+        raise RangeError("a value is beyond float16, whose largest is 65504") from None
+
+
+def _booleans(values: Any, _element: Element) -> NDArray[np.int8]:
     if not isinstance(values, np.ndarray):
         values = np.asarray(values, dtype=bool)
     elif values.dtype.kind not in "biu":
@@ -153,7 +198,8 @@ def _bytes_of(array: NDArray[Any], encoding: str) -> NDArray[np.bytes_]:
     return np.array(coded, dtype=f"S{width}").reshape(array.shape)
 
 
-def _vlen_strings(values: Any, encoding: str) -> NDArray[np.bytes_]:
+def _vlen_strings(values: Any, element: Element) -> NDArray[np.bytes_]:
+    encoding = element.encoding
     array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     kind = array.dtype.kind
     if kind == "S":
@@ -206,40 +252,6 @@ def _fixed_strings(values: Any, element: Element) -> NDArray[np.bytes_]:
     return np.ascontiguousarray(array, dtype=f"S{size}").reshape(array.shape)
 
 
-def _encode_raw(values: Any, element: Element) -> NDArray[Any]:
-    """An array of `element.file_dtype`, int64 for dates: the bytes of the file, which are only copied from here on."""
-    dt = element.dtype
-    if element.kind == "array":
-        return _encode_arrays(values, dt)
-    array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=np.dtype(dt.str))
-    if element.kind == "longdouble":
-        if array.dtype.kind not in "biufc" or (array.dtype.kind == "c" and dt.kind != "c"):
-            raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dt!r}")
-        array = array.astype(dt)
-    elif array.dtype != dt:
-        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dt!r}")
-    array = np.ascontiguousarray(array).reshape(array.shape)
-    if element.kind == "datetime":
-        return array.view("i8") if array.dtype.isnative else array.astype(dt.newbyteorder("=")).view("i8")
-    return array.view(element.file_dtype)
-
-
-def _encode_arrays(values: Any, dt: Dtype) -> NDArray[Any]:
-    assert dt.subdtype is not None
-    base, shape = dt.subdtype
-    array = values if isinstance(values, np.ndarray) else np.asarray(values, order="C")
-    if array.dtype.kind not in "biuf":
-        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dt!r}")
-    if array.shape[-len(shape) :] != shape:
-        raise ConversionError(
-            f"When writing to array types, last N dimensions must match (got {array.shape[-len(shape) :]}, "
-            f"but should be {shape})"
-        )
-    raw = np.empty(array.size * base.itemsize, np.uint8)
-    to_file(array, base.newbyteorder(">"), raw)
-    return raw.view(f"V{dt.itemsize}").reshape(array.shape[: -len(shape)])
-
-
 def decode(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> NDArray[Any]:
     """Turn bytes of the file into what the user sees.
 
@@ -259,33 +271,105 @@ def decode(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> 
     >>> decode(np.frombuffer(b"\\0\\1\\0\\2", np.uint8), element_for("i2"), (2,))
     array([1, 2], dtype=int16)
     """
-    if element.kind in RAW_KINDS:
-        return _decode_raw(raw, element, shape)
-    array = raw.view(element.file_dtype).reshape(shape)
-    if element.kind == "bool":
-        return np.asarray(array != 0)
-    if element.kind == "vlen_string":
-        objects = np.empty(shape, dtype=element.dtype)
-        objects[...] = array
-        return objects
-    if element.kind == "float16":
-        with np.errstate(over="ignore"):
-            # what float16 cannot hold becomes infinity
-            return array.astype(element.dtype)
-    return array.astype(element.dtype)
+    return _KINDS[element.kind].decode(raw, element, shape)
 
 
-def _decode_raw(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Bytes of the file as the user sees them; an array type adds its axes to `shape`."""
+def _encode_raw(values: Any, element: Element) -> NDArray[Any]:
+    """An array of `element.file_dtype`, int64 for dates: the bytes of the file, which are only copied from here on."""
     dt = element.dtype
+    array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=np.dtype(dt.str))
+    if element.kind == "longdouble":
+        if array.dtype.kind not in "biufc" or (array.dtype.kind == "c" and dt.kind != "c"):
+            raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dt!r}")
+        array = array.astype(dt)
+    elif array.dtype != dt:
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dt!r}")
+    array = np.ascontiguousarray(array).reshape(array.shape)
     if element.kind == "datetime":
-        return raw.view(">i8").astype("i8").view(dt.newbyteorder("=")).astype(dt).reshape(shape)
-    if element.kind == "array":
-        assert dt.subdtype is not None
-        base, inner = dt.subdtype
-        found = raw.view(base.newbyteorder(">")).astype(base)
-        if prod(shape) * dt.itemsize != raw.nbytes:
-            # the shape of an array that has these axes already
-            shape = shape[: -len(inner)]
-        return found.reshape((*shape, *inner))
-    return raw.view(np.dtype(dt.str)).astype(dt).reshape(shape)
+        return array.view("i8") if array.dtype.isnative else array.astype(dt.newbyteorder("=")).view("i8")
+    return array.view(element.file_dtype)
+
+
+def _encode_arrays(values: Any, element: Element) -> NDArray[Any]:
+    dt = element.dtype
+    assert dt.subdtype is not None
+    base, shape = dt.subdtype
+    array = values if isinstance(values, np.ndarray) else np.asarray(values, order="C")
+    if array.dtype.kind not in "biuf":
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dt!r}")
+    if array.shape[-len(shape) :] != shape:
+        raise ConversionError(
+            f"When writing to array types, last N dimensions must match (got {array.shape[-len(shape) :]}, "
+            f"but should be {shape})"
+        )
+    raw = np.empty(array.size * base.itemsize, np.uint8)
+    to_file(array, base.newbyteorder(">"), raw)
+    return raw.view(f"V{dt.itemsize}").reshape(array.shape[: -len(shape)])
+
+
+# ---------------------------------------------------------------------------------------------------- from the file
+
+
+def _decode_numbers(raw: NDArray[np.uint8], element: Element, shape: Shape) -> NDArray[Any]:
+    return raw.view(element.file_dtype).reshape(shape).astype(element.dtype)
+
+
+def _decode_float16(raw: NDArray[np.uint8], element: Element, shape: Shape) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        # what float16 cannot hold becomes infinity
+        return _decode_numbers(raw, element, shape)
+
+
+def _decode_booleans(raw: NDArray[np.uint8], element: Element, shape: Shape) -> NDArray[Any]:
+    return np.asarray(raw.view(element.file_dtype).reshape(shape) != 0)
+
+
+def _decode_vlen_strings(raw: NDArray[np.uint8], element: Element, shape: Shape) -> NDArray[Any]:
+    objects = np.empty(shape, dtype=element.dtype)
+    objects[...] = raw.view(element.file_dtype).reshape(shape)
+    return objects
+
+
+def _decode_raw(raw: NDArray[np.uint8], element: Element, shape: Shape) -> NDArray[Any]:
+    return raw.view(np.dtype(element.dtype.str)).astype(element.dtype).reshape(shape)
+
+
+def _decode_dates(raw: NDArray[np.uint8], element: Element, shape: Shape) -> NDArray[Any]:
+    dt = element.dtype
+    return raw.view(">i8").astype("i8").view(dt.newbyteorder("=")).astype(dt).reshape(shape)
+
+
+def _decode_arrays(raw: NDArray[np.uint8], element: Element, shape: Shape) -> NDArray[Any]:
+    """Arrays, whose axes are behind those of `shape`."""
+    dt = element.dtype
+    assert dt.subdtype is not None
+    base, inner = dt.subdtype
+    found = raw.view(base.newbyteorder(">")).astype(base)
+    if prod(shape) * dt.itemsize != raw.nbytes:
+        # the shape of an array that has these axes already
+        shape = shape[: -len(inner)]
+    return found.reshape((*shape, *inner))
+
+
+class _Conversion(NamedTuple):
+    """How the values of one kind of element go to the file and come back: see `encode` and `decode`."""
+
+    encode: Callable[[Any, Element], NDArray[Any]]
+    decode: Callable[[NDArray[np.uint8], Element, Shape], NDArray[Any]]
+
+
+_KINDS: dict[Kind, _Conversion] = {
+    "number": _Conversion(_encode_numbers, _decode_numbers),
+    "bool": _Conversion(_booleans, _decode_booleans),
+    "string": _Conversion(_fixed_strings, _decode_numbers),
+    "vlen_string": _Conversion(_vlen_strings, _decode_vlen_strings),
+    "enum": _Conversion(_encode_members, _decode_numbers),
+    "complex": _Conversion(_encode_complex, _decode_numbers),
+    "float16": _Conversion(_encode_float16, _decode_float16),
+    "array": _Conversion(_encode_arrays, _decode_arrays),
+    "opaque": _Conversion(_encode_raw, _decode_raw),
+    "longdouble": _Conversion(_encode_raw, _decode_raw),
+    "datetime": _Conversion(_encode_raw, _decode_dates),
+    # of the byte that stands for it: its values are those of several variables, see `mapping.composite`
+    "composite": _Conversion(_encode_numbers, _decode_numbers),
+}
