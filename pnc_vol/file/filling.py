@@ -24,6 +24,7 @@ from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.layout.places import ElementMap
 from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.mapping.unread import fillvalue_of
 from pnc_vol.queue.batches import Batch
 from pnc_vol.ranks.comm import Comm
 
@@ -81,9 +82,9 @@ def fill(
         asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys()
     else:
         asked = (target.added_to(placed) if not lost else None) or target.uids
-        fills = [tree.datasets[uid].fillvalue is not None for uid in asked]
-        if zeros_left and not any(fills):
-            return {}
+        if zeros_left:
+            # What reads as zero needs no look, but where something else should be read.
+            asked = [uid for uid in asked if fillvalue_of(tree.datasets, uid) is not None]
     tasks: list[Callable[[], None]] = []
     for uid in sorted(asked) if same else asked:
         node = tree.datasets[uid]

@@ -50,15 +50,17 @@ class Moves(NamedTuple):
 
 
 class _Carried(NamedTuple):
-    """A variable that carries on: the elements that both sides have, and how they lie on each side."""
+    """What carries on of variables of one kind: the elements that both sides have, and how they lie on each side.
 
-    src: int
-    dst: int
+    outer, length : the extents of the outer dimensions, where the inner ones are joined to runs of so many bytes.
+    """
+
     common: tuple[int, ...]
     src_strides: tuple[int, ...]
     dst_strides: tuple[int, ...]
-    itemsize: int
     padded: int
+    outer: tuple[int, ...]
+    length: int
 
 
 def moves(old: Header, new: Header, origin: Sequence[int | None]) -> Moves:
@@ -86,14 +88,14 @@ def moves(old: Header, new: Header, origin: Sequence[int | None]) -> Moves:
     parts: list[tuple[Int64, Int64, Int64]] = []
     steps = record_size(old), record_size(new)
     records = min(old.numrecs, new.numrecs)
-    for piece in _carried(old, new, origin):
-        outer, length = _join(piece)
+    for piece, src, dst in _carried(old, new, origin):
+        outer, length = piece.outer, piece.length
         if not outer:
-            single.append((piece.src, piece.dst, max(length, piece.padded)))
+            single.append((src, dst, max(length, piece.padded)))
         elif len(outer) == 1 and (*piece.src_strides[:1], *piece.dst_strides[:1]) == steps and outer[0] == records:
-            by_record.append((piece.src, piece.dst, max(length, piece.padded)))
+            by_record.append((src, dst, max(length, piece.padded)))
         else:
-            parts.append(_expand(piece, outer, length))
+            parts.append(_expand(piece, src, dst))
     parts.append(_columns(single))
     if by_record:
         parts.append(_repeat(_merge(*_columns(by_record)), records, *steps))
@@ -201,7 +203,8 @@ _NO_VAR = Var("", (), (), -1)
 """Has a type that no variable has."""
 
 
-def _carried(old: Header, new: Header, origin: Sequence[int | None]) -> Iterator[_Carried]:
+def _carried(old: Header, new: Header, origin: Sequence[int | None]) -> Iterator[tuple[_Carried, int, int]]:
+    """Each variable that carries on with its begins in the old and in the new file."""
     steps = record_size(old), record_size(new)
     known: dict[tuple[tuple[int, ...], tuple[int, ...], int], _Carried] = {}
     for i, source in enumerate(origin):
@@ -213,7 +216,7 @@ def _carried(old: Header, new: Header, origin: Sequence[int | None]) -> Iterator
         if piece is None or a.type != b.type:
             piece = known[key] = _compare(old, a, new, b, steps)
         if 0 not in piece.common:
-            yield piece._replace(src=a.begin, dst=b.begin)
+            yield piece, a[4], b[4]
 
 
 def _compare(old: Header, a: Var, new: Header, b: Var, steps: tuple[int, int]) -> _Carried:
@@ -231,38 +234,22 @@ def _compare(old: Header, a: Var, new: Header, b: Var, steps: tuple[int, int]) -
         # Records of a lone variable follow each other without padding.
         if whole and not (kinds[0] and min(steps) < pad4(inner[0])):
             padded = pad4(inner[0])
-    return _Carried(
-        0,
-        0,
-        common,
-        strides(old, a, recsize=steps[0]),
-        strides(new, b, recsize=steps[1]),
-        TYPES[a.type].size,
-        padded,
-    )
-
-
-def _join(piece: _Carried) -> tuple[tuple[int, ...], int]:
-    """Join inner dimensions: return the extents of the outer ones that are left, and the bytes of a run."""
-    length = piece.itemsize
-    k = len(piece.common)
-    while k:
-        n = piece.common[k - 1]
-        if n > 1 and not piece.src_strides[k - 1] == piece.dst_strides[k - 1] == length:
-            break
-        length *= n
+    there, here = strides(old, a, recsize=steps[0]), strides(new, b, recsize=steps[1])
+    length, k = TYPES[a.type].size, len(common)
+    while k and (common[k - 1] <= 1 or there[k - 1] == here[k - 1] == length):
         k -= 1
-    return piece.common[:k], length
+        length *= common[k]
+    return _Carried(common, there, here, padded, common[:k], length)
 
 
-def _expand(piece: _Carried, outer: tuple[int, ...], length: int) -> tuple[Int64, Int64, Int64]:
+def _expand(piece: _Carried, begin: int, new_begin: int) -> tuple[Int64, Int64, Int64]:
     """One run for each index of the outer dimensions."""
-    src, dst = np.array([piece.src], np.int64), np.array([piece.dst], np.int64)
-    for n, a, b in zip(outer, piece.src_strides[: len(outer)], piece.dst_strides[: len(outer)], strict=True):
+    src, dst, k = np.array([begin], np.int64), np.array([new_begin], np.int64), len(piece.outer)
+    for n, a, b in zip(piece.outer, piece.src_strides[:k], piece.dst_strides[:k], strict=True):
         index = np.arange(n, dtype=np.int64)
         src = (src[:, None] + index * a).ravel()
         dst = (dst[:, None] + index * b).ravel()
-    return src, dst, np.full(src.size, length, np.int64)
+    return src, dst, np.full(src.size, piece.length, np.int64)
 
 
 def _columns(rows: list[tuple[int, int, int]]) -> tuple[Int64, Int64, Int64]:

@@ -266,7 +266,9 @@ class Tree:
         parent.note(name)
         # Attributes of the file tell of groups, and nothing else does.
         self.touch_attributes(self.root)
-        self.all_groups = None
+        known = self.all_groups
+        # A new group of the root is the last one of all, and no dataset names it.
+        self.all_groups = ([*known[0], node], False) if known is not None and parent is self.root else None
         return node
 
     def add_dataset(

@@ -90,6 +90,25 @@ def test_names_of_axes_are_judged_by_the_dimensions_of_their_time() -> None:
         assert sorted(f) == ["a", "b"]
 
 
+def test_a_header_that_outgrows_its_region_makes_no_dataset(tmp_path: pathlib.Path) -> None:
+    """All data move then; the dataset with the new attribute was made, and the first one, as the opening makes it."""
+    path = tmp_path / "packed.nc"
+    with pnc_vol.File(path, "w") as f:
+        for i in range(50):
+            f.create_dataset(f"v{i}", data=ROW + i).attrs["units"] = "K"
+    with pnc_vol.File(path, "r+") as f:
+        before = f["v7"].id.get_offset()
+        f["v7"].attrs["new"] = "a text that needs room in the header"
+        f.create_group("g")
+        f.flush()
+        assert f["v7"].id.get_offset() > before
+        entries: Any = dict.values(f.id.handle.session.defs.tree.datasets)
+        assert sum(type(entry) is tuple for entry in entries) == 48
+    with pnc_vol.File(path) as f:
+        assert all((f[f"v{i}"][:] == ROW + i).all() for i in range(50))
+        assert next(iter(f)) == "g"
+
+
 # ------------------------------------------------------------------------------------------------- reads
 
 
