@@ -262,7 +262,7 @@ class Creating(HLObject, MutableMappingHDF5):
                 node.ignored = ignored
             if dims is not None:
                 named_dims.name_axes(node, dims)
-            if data is not None and data.size and not session.posted.write_whole(node, data):
+            if data is not None and data.size and not session.write_short(node, (), data):
                 session.write(node, selection.select(full or (), ()), data)
         except BaseException:
             session.defs.tree.take_back(first, group, name)
@@ -370,7 +370,7 @@ class Creating(HLObject, MutableMappingHDF5):
                 node.ignored = dict(plan.ignored)
             if session.defs.version != 5:
                 session.defs.check_room(node, session.disk)
-            if plan.data is not None and plan.data.size and not session.posted.write_run(node, (), plan.data):
+            if plan.data is not None and plan.data.size and not session.write_short(node, (), plan.data):
                 session.write(node, selection.select(plan.shape or (), ()), plan.data)
         except BaseException:
             # As if it had never been asked for, the groups made on the way included.

@@ -278,7 +278,7 @@ class Dataset(Storage, Posting, Converting):
             if session.closed:
                 raise session.closed_error()
             node: DatasetNode = own.node
-            if own.handle.writable and session.posted.write_run(node, args, value):
+            if own.handle.writable and session.write_short(node, args, value):
                 return
             try:
                 self._write(session, node, args, value)

@@ -169,7 +169,7 @@ class Posting(HLObject):
                 raise session.closed_error()
             node = own.node
             if own.handle.writable:
-                request = session.posted.iput_run(session, node, args, value)
+                request = session.iput_short(node, args, value)
                 if request is not None:
                     return request
             own.handle.check_writable("write data")

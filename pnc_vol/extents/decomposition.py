@@ -21,15 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionValueError
-from pnc_vol.extents.model import Runs
+from pnc_vol.extents.model import LEAST_RUNS, Runs
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import Selection, listed, many
 from pnc_vol.extents.subarrays import flatten, join_runs
 
-__all__ = ["LEAST_RUNS", "Decomposition", "Recent"]
-
-LEAST_RUNS = 16
-"""Runs below which a list is not worth remembering."""
+__all__ = ["Decomposition", "Recent"]
 
 _MOST = 16
 """Lists that are remembered."""

@@ -15,11 +15,15 @@ import numpy.typing as npt
 from pnc_vol.errors import SelectionTypeError, SelectionValueError
 
 __all__ = [
-    "MOST_AXES", "Extents", "Int64", "Runs", "Selection", "before", "distinct", "one_extent", "refuse_axes", "spread",
+    "LEAST_RUNS", "MOST_AXES", "Extents", "Int64", "Runs", "Selection", "before", "distinct", "one_extent",
+    "refuse_axes", "spread",
 ]  # fmt: skip
 
 MOST_AXES = 64 if int(np.__version__.partition(".")[0]) >= 2 else 32
 """Axes that an array can have; a variable of a file may have up to 1,024."""
+
+LEAST_RUNS = 16
+"""Runs below which a list is not worth remembering."""
 
 Int64 = npt.NDArray[np.int64]
 Shape = tuple[int, ...]

@@ -29,7 +29,7 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
     """
     kind = type(args)
     if not shape:
-        return None
+        return (0, 1, (), 1, 0) if kind is tuple and not args else None
     if kind is int:
         rest = shape[1:]
         at = args + shape[0] if args < 0 else args
@@ -51,7 +51,7 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
                 length = prod(rest)
                 return start * length, (stop - start) * length, (stop - start, *rest), 1, 0
         args = (args,)
-    elif args is Ellipsis:
+    elif args is Ellipsis or (kind is tuple and not args):
         return 0, prod(shape), shape, 1, 0
     elif kind is not tuple or len(args) > len(shape):
         return None

@@ -17,7 +17,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
-from pnc_vol.file import deferred
+from pnc_vol.file import deferred, post
 from pnc_vol.file.closing import abort, close, give_up
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.forgotten import close_forgotten
@@ -29,12 +29,12 @@ from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
     from pnc_vol.extents.model import Selection
-    from pnc_vol.file import drain, post, posted_reads, resizing
+    from pnc_vol.file import drain, posted_reads, resizing
     from pnc_vol.file.reads import composite_values, fetch
 else:
     resizing, composite_values = late("pnc_vol.file.resizing"), late("pnc_vol.file.reads.composite_values")
-    # what the short paths of posts and reads leave to them
-    drain, post, fetch = late("pnc_vol.file.drain"), late("pnc_vol.file.post"), late("pnc_vol.file.reads.fetch")
+    # what the short paths of posts and reads leave to others
+    drain, fetch = late("pnc_vol.file.drain"), late("pnc_vol.file.reads.fetch")
     posted_reads = late("pnc_vol.file.posted_reads")
 
 __all__ = ["OpenFile", "without_collector"]
@@ -105,8 +105,9 @@ class OpenFile(Session):
         together = collective and (self.comm.size > 1 or self.epochs.holding)
         return fetch.read(self, node, selection, collective=together, out=out)
 
-    # The short path of reads is a function of the session already: a call more would take a tenth of a read.
+    # The short paths are functions of the session already: a call more would take a tenth of a read.
     read_run = contiguous.read_simply
+    write_short, iput_short = post.write_short, post.iput_short
 
     def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
         """Post a write without a copy where that is possible; `values` must not change until it is complete."""
@@ -115,8 +116,10 @@ class OpenFile(Session):
                 f"iput: the elements of {node.path!r} are stored in several variables, which one request cannot write; "
                 "post it with ds[...] = x, a compound also field by field: ds['name', ...] = x"
             )
-        number, nbytes, waits = post.lend(self, node, selection, values)
-        return self.handle(Request(self, number, nbytes), waits=waits)
+        number, queue = post.write(self, node, selection, values, lend=True), self.posted.queue
+        # What is too large for the queue may be in the file already.
+        waits = queue.in_blocks != number or queue.holds(number)
+        return self.handle(Request(self, number, selection.nelems * node.element.itemsize), waits=waits)
 
     def iget(self, node: DatasetNode, selection: Selection, out: Any = None) -> Request:
         """Post a read, to be completed by `wait` or a flush.

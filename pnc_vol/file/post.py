@@ -1,51 +1,68 @@
-"""Posting writes: from an array and a selection to rows in the queue.
+"""Posting writes: from values and an index to rows in the queue. Two ways: `write_short`, else `write`.
 
-Knows: selections, elements, the queue. Does not know: headers, other ranks.
+Knows: indices, selections, elements, the queue. Does not know: headers, other ranks.
 
 Rules
 -----
-1. When `write` returns, the values were copied in file form; `lend` keeps a reference to the caller's array instead.
-2. A post that does not fit the budget makes the session drain first; one that never fits goes through in blocks,
+1. The short path posts one run, or a few equal ones, of numbers that can be had in the variable's own type in a few
+   steps: what most writes of programs are, in a third of the time. It refuses all else by returning 0 and posts nothing
+   then; what is wrong with a write is found, and told, by the general path. `tests/test_paths.py` compares the two.
+2. When `write` returns, the values were copied in file form; with ``lend=True`` the queue may keep the caller's array.
+3. A post that does not fit the budget makes the session drain first; one that never fits goes through in blocks,
    straight to the file where the variable has a place, else through the queue.
-3. If there is an error, nothing is posted.
+4. If there is an error, nothing is posted.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import FlushError
-from pnc_vol.extents.decomposition import LEAST_RUNS
-from pnc_vol.extents.model import MOST_AXES, Extents, Runs, Selection, before, refuse_axes
+from pnc_vol.extents.model import LEAST_RUNS, MOST_AXES, Runs, Selection, refuse_axes
+from pnc_vol.extents.one_run import few_runs
 from pnc_vol.extents.place import runs, split_rows
-from pnc_vol.file.held_ranges import span_of
-from pnc_vol.file.requests import LEAST_LENT
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
-from pnc_vol.format.convert import to_file
+from pnc_vol.format.own_type import own_type
+from pnc_vol.late import late
 from pnc_vol.layout.base import MOST_WRITTEN
 from pnc_vol.layout.places import ElementMap
-from pnc_vol.mapping.encoding import decode, encode
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import ROW_COST
-from pnc_vol.queue.parts import parts, pieces, run_elements
 from pnc_vol.queue.queue import Queue
-from pnc_vol.queue.run_lists import LIST_COST, MOST_RUNS, RUN_COST
+from pnc_vol.queue.request import Request
+from pnc_vol.queue.rows import LIST_COST, MOST_RUNS, RUN_COST
 
-__all__ = ["lend", "write", "write_stored"]
+if TYPE_CHECKING:
+    from pnc_vol.file import held_ranges
+    from pnc_vol.format import convert
+    from pnc_vol.mapping import encoding
+    from pnc_vol.queue import parts
+else:
+    # what the short path does without
+    encoding, convert = late("pnc_vol.mapping.encoding"), late("pnc_vol.format.convert")
+    held_ranges, parts = late("pnc_vol.file.held_ranges"), late("pnc_vol.queue.parts")
+
+__all__ = ["iput_short", "write", "write_short", "write_stored"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
+LEAST_LENT = 1 << 20
+"""Bytes from which on an array is lent instead of copied: a batch of its own costs more than copying less."""
+
 LEAST_RUN = 512
 """Bytes of a run, on average, from which on an array is lent."""
+
+_FEW = 64
+"""Runs of a post that become rows one by one."""
 
 _STORED = 512 << 10
 """Bytes of a block that is brought in file form: two of them, and the kernel's own, stay in a core's cache."""
@@ -53,9 +70,75 @@ _STORED = 512 << 10
 _STREAM_RUNS = 1 << 15
 """Runs of a block that goes straight to the file, at most: planning one takes about 100 bytes for a moment."""
 
+_ARRAY = np.ndarray
+_new = object.__new__
 
-def write(session: Session, node: DatasetNode, selection: Selection, values: Any) -> int:
+# ------------------------------------------------------------------------------------- the short path
+
+
+def write_short(session: Session, node: DatasetNode, args: Any, values: Any) -> int:
+    """Post ``node[args] = values``, copied; its bytes in the file, 0 if it is to be posted by `write`."""
+    element, shape, posted = node.element, node.shape, session.posted
+    # writes that are carried out when they are posted go the general way
+    if element.kind != "number" or posted.at_once or shape is None:
+        return 0
+    found = few_runs(shape, args)
+    if found is None:
+        return 0
+    start, nelems, result, number, step = found
+    if not nelems:
+        return 0
+    dtype = element.dtype
+    # the same object, mostly: to compare types takes as long as to look for the run
+    if type(values) is not _ARRAY or (values.dtype is not dtype and values.dtype != dtype) or values.shape != result:
+        if len(result) > MOST_AXES:
+            return 0
+        values = own_type(values, dtype, result, nelems * number)
+        if values is None:
+            return 0
+    if node.maxshape is not None and number == 1 and type(args) is not int and node.is_record:
+        # What a number selects is one record, or an element of one.
+        inner = math.prod(shape[1:])
+        if start // inner != (start + nelems - 1) // inner:
+            # Whole records; runs of equal length, as a block has.
+            number, odd = divmod(nelems, inner)
+            if odd or start % inner:
+                return 0
+            step = inner
+    if number == 1:
+        if not posted.queue.put_run(node, posted.next_number, values, start):
+            return 0
+    elif number > _FEW or not posted.queue.put_run(node, posted.next_number, values, start, number, step):
+        return 0
+    posted.next_number += 1
+    return values.nbytes  # type: ignore[no-any-return]
+
+
+def iput_short(session: Session, node: DatasetNode, args: Any, values: Any) -> Request | None:
+    """As `write_short`, with a handle; None if it is to be posted by `OpenFile.iput`.
+
+    Small values are copied: it costs less than a batch of their own.
+    """
+    if type(values) is _ARRAY and values.nbytes >= LEAST_LENT:
+        return None
+    nbytes = write_short(session, node, args, values)
+    if not nbytes:
+        return None
+    # as `Request(...)`, in half of its time
+    made, posted = _new(Request), session.posted
+    made._session, made.id, made.nbytes = session, posted.next_number - 1, nbytes
+    posted.writes[made.id] = nbytes
+    return made
+
+
+# ----------------------------------------------------------------------------------- the general path
+
+
+def write(session: Session, node: DatasetNode, selection: Selection, values: Any, *, lend: bool = False) -> int:
     """Post ``node[selection] = values``; returns the request's number.
+
+    lend : bool
+        Keep the array instead of a copy, if its bytes can go to the file as they are, or swapped.
 
     Raises
     ------
@@ -66,37 +149,29 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
     FlushError, OSError
         The queue was full and could not be written out; nothing of this request was posted.
     """
-    return _write_prepared(session, node, selection, prepared(session, node, selection, values))
-
-
-def _write_prepared(session: Session, node: DatasetNode, selection: Selection, values: Array) -> int:
-    """As `write`, with what `prepared` made of the values."""
-    number = session.posted.take_number()
-    nelems = values.size
+    values = prepared(session, node, selection, values)
+    posted = session.posted
+    queue, number, nelems, on_overflow = posted.queue, posted.take_number(), values.size, session.options.on_overflow
     if not nelems:
+        return number
+    if lend and _lendable(queue, node, selection, values):
+        dtype, lent = values.dtype, runs(selection, record=node.is_record)
+        native = (dtype.byteorder == "=" and sys.byteorder == "little") or dtype.byteorder == "<"
+        swap = dtype.itemsize if native else 1
+        queue.put_user_array(node.uid, number, lent, values.reshape(-1).view(np.uint8), swap, dtype.itemsize)
         return number
     one = selection.single_run()
     if one is not None and node.is_record:
         inner = math.prod(selection.shape[1:])
         if one[0] // inner != (one[0] + nelems - 1) // inner:
             one = None
-    queue = session.posted.queue
-    many = 0 if one is not None else _many_runs(queue, node, selection, nelems)
-    if many:
-        cost = nelems * node.element.itemsize + many * RUN_COST + (many // MOST_RUNS + 2) * LIST_COST
-        for again in (False, True):
-            if again:
-                session.drain()
-            most = {"most_elements": nelems, "most_runs": MOST_RUNS}
-            found_parts = parts(selection, values, record=node.is_record, **most)
-            if cost <= queue.budget and queue.put_parts(node, number, found_parts, cost, session.options.on_overflow):
-                return number
-    elif one is not None or not _too_many(queue, node, selection, nelems):
-        found = None if one is not None else session.posted.decompositions.runs(selection, record=node.is_record)
-        if queue.put(node, number, values, selection, one, found, session.options.on_overflow):
+    many = one is None and _many_runs(queue, selection, nelems)
+    if many or one is not None or not _too_many(queue, node, selection, nelems):
+        found = None if many or one is not None else posted.decompositions.runs(selection, record=node.is_record)
+        if queue.put(node, number, values, selection, one, found, on_overflow):
             return number
         session.drain()
-        if queue.put(node, number, values, selection, one, found, session.options.on_overflow):
+        if queue.put(node, number, values, selection, one, found, on_overflow):
             return number
     else:
         session.drain()
@@ -108,20 +183,34 @@ def _write_prepared(session: Session, node: DatasetNode, selection: Selection, v
     return number
 
 
-def _many_runs(queue: Queue, node: DatasetNode, selection: Selection, nelems: int) -> int:
-    """The runs of a hyperslab that has so many that its lists are made part by part; else 0."""
-    if not queue.shares_lists or selection.listed is not None or nelems <= MOST_RUNS:
-        return 0
-    count = -(-nelems // run_elements(selection))
-    return count if count > MOST_RUNS else 0
+def _lendable(queue: Queue, node: DatasetNode, selection: Selection, values: Array) -> bool:
+    """Whether the queue may keep an array: its elements have the bytes that the file has, in either order."""
+    wanted = node.element.file_dtype
+    return (
+        values.nbytes >= LEAST_LENT
+        and queue.declared.user_arrays
+        and node.element.kind == "number"
+        and values.flags.c_contiguous
+        and values.dtype.kind == wanted.kind
+        and values.dtype.itemsize == wanted.itemsize
+        # Rows are kept in memory until the flush: they must be little beside the array.
+        and values.nbytes // max(1, values.size // parts.run_elements(selection)) >= LEAST_RUN
+    )
+
+
+def _many_runs(queue: Queue, selection: Selection, nelems: int) -> bool:
+    """Whether a hyperslab has so many runs that the store makes its lists part by part."""
+    if not queue.takes_many_runs or selection.listed is not None or nelems <= MOST_RUNS:
+        return False
+    return -(-nelems // parts.run_elements(selection)) > MOST_RUNS
 
 
 def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int) -> bool:
     """Whether a selection's runs are so many that they are better made part by part."""
     if queue.logged or nelems * (node.element.itemsize + ROW_COST) <= queue.budget // 2:
         return False
-    count = nelems // run_elements(selection)
-    if queue.shares_lists and count >= LEAST_RUNS:
+    count = nelems // parts.run_elements(selection)
+    if queue.declared.shares_lists and count >= LEAST_RUNS:
         return nelems * node.element.itemsize + count * RUN_COST > queue.budget - LIST_COST * (2 + count // MOST_RUNS)
     return nelems * node.element.itemsize + count * ROW_COST > queue.budget // 2
 
@@ -131,7 +220,7 @@ def prepared(session: Session, node: DatasetNode, selection: Selection, values: 
     element = node.element
     # What most posts are need not be looked at: an array of the variable's own type.
     own = type(values) is np.ndarray and element.kind == "number" and values.dtype == element.dtype
-    array = values if own else encode(values, element)
+    array = values if own else encoding.encode(values, element)
     shape = selection.result_shape
     if array.shape != shape:
         if len(shape) > MOST_AXES:
@@ -149,17 +238,22 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
     element, queue = node.element, session.posted.queue
     if session.options.on_overflow == "raise" and not np.can_cast(values.dtype, element.dtype, "safe"):
         _check_all(session, node, selection, values)
-    at = session.disk.layout.writable(node.tree, [node.uid], alone=session.comm.size == 1).get(node.uid)
     # Of a variable with a fill value the runs are noted, which must be few beside the values.
-    noted = node.fillvalue is None or values.size // run_elements(selection) <= MOST_WRITTEN
-    if at is not None and noted and not queue.has(node.uid) and _disjoint(selection):
-        nelems = math.prod(node.shape or ())
-        if session.epochs.may_write_alone(lambda: span_of(at, nelems)):
-            _stream(session, node, at, selection, values)
-            return
+    noted = node.fillvalue is None or values.size // parts.run_elements(selection) <= MOST_WRITTEN
+    at = _place_in_file(session, node)
+    if at is not None and noted and _disjoint(selection) and _may_write_now(session, node, at):
+        limit = max(1, BLOCK // element.itemsize)
+        cut = parts.parts(selection, values, record=node.is_record, most_elements=limit, most_runs=_STREAM_RUNS)
+        _stream(session, node, at, ((found, _in_file_form(session, node, part)) for found, part in cut), limit)
+        if node.fillvalue is not None:
+            session.disk.layout.note_elements(node, runs(selection, record=node.is_record))
+        session.counts["bytes_drained"] += values.size * element.itemsize
+        return
     quarter = queue.budget // 4
     elements, most_runs = max(1, quarter // element.itemsize), max(1, quarter // ROW_COST)
-    for found, part in parts(selection, values, record=node.is_record, most_elements=elements, most_runs=most_runs):
+    for found, part in parts.parts(
+        selection, values, record=node.is_record, most_elements=elements, most_runs=most_runs
+    ):
         if queue.put(node, number, part, None, None, found, session.options.on_overflow):
             continue
         session.drain()
@@ -184,29 +278,52 @@ def _check_all(session: Session, node: DatasetNode, selection: Selection, values
     """Raise if any value cannot be stored, before the first one is."""
     limit = max(1, BLOCK // node.element.itemsize)
     room = np.empty(limit * node.element.itemsize, np.uint8)
-    for _, part in pieces(values, limit):
-        to_file(part, node.element.file_dtype, room[: part.size * node.element.itemsize], what=node.name)
+    for _, part in parts.pieces(values, limit):
+        convert.to_file(part, node.element.file_dtype, room[: part.size * node.element.itemsize], what=node.name)
 
 
-def _stream(session: Session, node: DatasetNode, at: ElementMap, selection: Selection, values: Array) -> None:
-    """Convert and write block by block, without the queue."""
-    element = node.element
+def _place_in_file(session: Session, node: DatasetNode) -> ElementMap | None:
+    """Where a variable lies in the file, if it may be written to before a flush."""
+    return session.disk.layout.writable(node.tree, [node.uid], alone=session.comm.size == 1).get(node.uid)
 
-    def task(found: Runs, part: Array) -> Callable[[Bytes], None]:
+
+def _may_write_now(session: Session, node: DatasetNode, at: ElementMap) -> bool:
+    """Whether elements may go past the queue: nothing earlier waits for the variable, here or on another rank."""
+    nelems = math.prod(node.shape or ())
+    return not session.posted.queue.has(node.uid) and session.epochs.may_write_alone(
+        lambda: held_ranges.span_of(at, nelems)
+    )
+
+
+def _in_file_form(session: Session, node: DatasetNode, values: Array) -> Callable[[Bytes], None]:
+    """A function that puts values into memory as the file has them."""
+
+    def fill(room: Bytes) -> None:
+        convert.to_file(values, node.element.file_dtype, room, on_overflow=session.options.on_overflow, what=node.name)
+
+    return fill
+
+
+def _stream(
+    session: Session,
+    node: DatasetNode,
+    at: ElementMap,
+    blocks: Iterable[tuple[Runs, Callable[[Bytes], None]]],
+    most: int,
+) -> None:
+    """Write blocks straight to the file, each as soon as a function has filled its memory; `most`: elements of one."""
+    driver, width = session.disk.driver, at.itemsize
+
+    def task(found: Runs, fill: Callable[[Bytes], None]) -> Callable[[Bytes], None]:
         def run(memory: Bytes) -> None:
-            room = memory[: part.size * element.itemsize]
-            to_file(part, element.file_dtype, room, on_overflow=session.options.on_overflow, what=node.name)
-            session.disk.driver.write(at.extents(found), room)
+            room = memory[: int(found.length.sum()) * width]
+            fill(room)
+            driver.write(at.extents(found), room)
 
         return run
 
     session.disk.layout.note_written(node.tree, [node.uid])
-    limit = max(1, BLOCK // element.itemsize)
-    blocks = parts(selection, values, record=node.is_record, most_elements=limit, most_runs=_STREAM_RUNS)
-    in_parallel(session.disk.driver, (task(*block) for block in blocks), limit * element.itemsize)
-    if node.fillvalue is not None:
-        session.disk.layout.note_elements(node, runs(selection, record=node.is_record))
-    session.counts["bytes_drained"] += values.size * element.itemsize
+    in_parallel(driver, (task(*block) for block in blocks), most * width)
 
 
 def write_stored(
@@ -218,79 +335,24 @@ def write_stored(
     ----------
     first, count : int, the elements, in C order.
     read : callable
-        ``read(memory, nbytes)`` fills `memory` with what is `nbytes` behind the first of these elements; two threads
-        may call it at once.
+        ``read(memory, behind)`` fills `memory` with what is `behind` bytes behind the first of these elements; two
+        threads may call it at once.
 
     Returns
     -------
     bool
         False if the variable has no place yet, or posts that are not in it; nothing was read then.
     """
-    at = session.disk.layout.writable(node.tree, [node.uid], alone=session.comm.size == 1).get(node.uid)
-    if at is None or session.posted.queue.has(node.uid):
+    at = _place_in_file(session, node)
+    if at is None or not _may_write_now(session, node, at):
         return False
-    nelems, driver, width = math.prod(node.shape or ()), session.disk.driver, at.itemsize
-    if not session.epochs.may_write_alone(lambda: span_of(at, nelems)):
-        return False
-    step = max(1, _STORED // width)
+    width, inner = at.itemsize, at.inner
+    step = min(count, max(1, _STORED // width))
 
-    def task(low: int) -> Callable[[Bytes], None]:
-        def run(room: Bytes) -> None:
-            n = min(step, count - low)
-            read(room[: n * width], low * width)
-            one = Runs(np.array([first + low], np.int64), np.array([n], np.int64))
-            driver.write(at.extents(split_rows(one, at.inner) if at.inner else one), room[: n * width])
+    def block(low: int) -> tuple[Runs, Callable[[Bytes], None]]:
+        one = Runs(np.array([first + low], np.int64), np.array([min(step, count - low)], np.int64))
+        return split_rows(one, inner) if inner else one, lambda room: read(room, low * width)
 
-        return run
-
-    session.disk.layout.note_written(node.tree, [node.uid])
-    in_parallel(driver, map(task, range(0, count, step)), min(step, count) * width)
+    _stream(session, node, at, map(block, range(0, count, step)), step)
     session.disk.layout.note_elements(node, Runs(np.array([first], np.int64), np.array([count], np.int64)))
     return True
-
-
-def lend(session: Session, node: DatasetNode, selection: Selection, values: Any) -> tuple[int, int, bool]:
-    """Post without a copy if the array's bytes can go to the file as they are, or swapped; else as `write`.
-
-    Returns
-    -------
-    number : int, the request's.
-    nbytes : int, bytes in the file.
-    waits : bool, False if it is in the file already, because it was too large for the queue.
-    """
-    array = prepared(session, node, selection, values)
-    nbytes = array.size * node.element.itemsize
-    dtype, wanted = array.dtype, node.element.file_dtype
-    plain = (
-        node.element.kind == "number"
-        and nbytes >= LEAST_LENT
-        and array.flags.c_contiguous
-        and dtype.kind == wanted.kind
-        and dtype.itemsize == wanted.itemsize
-    )
-    # Rows are kept in memory until the flush: they must be little beside the array.
-    few = nbytes // max(1, array.size // run_elements(selection)) >= LEAST_RUN
-    if not plain or not few or not session.posted.queue.declared.user_arrays:
-        queue = session.posted.queue
-        number = _write_prepared(session, node, selection, array)
-        return number, nbytes, queue.in_blocks != number or queue.holds(number)
-    number = session.posted.take_number()
-    native = (dtype.byteorder == "=" and sys.byteorder == "little") or dtype.byteorder == "<"
-    found = runs(selection, record=node.is_record)
-    data = array.reshape(-1).view(np.uint8)
-    session.posted.queue.put_user_array(node.uid, number, found, data, dtype.itemsize if native else 1, dtype.itemsize)
-    return number, nbytes, True
-
-
-def fill_of(node: DatasetNode) -> Array:
-    """The fill value as an array that `write` takes."""
-    element = node.element
-    raw = np.frombuffer((node.fillvalue or b"").ljust(element.itemsize, b"\0"), np.uint8)
-    return decode(raw, element, ())
-
-
-def whole_extents(node: DatasetNode, found: Runs) -> Extents:
-    """Runs as bytes of elements, counted from the variable's first element, and where they lie in memory."""
-    itemsize = node.element.itemsize
-    length = found.length * itemsize
-    return Extents(found.start * itemsize, length, before(length))

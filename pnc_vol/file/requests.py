@@ -5,7 +5,6 @@ Knows: the queue, posted reads, handles. Does not know: definitions, what is on 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +15,6 @@ from pnc_vol.errors import AlreadyDoneError
 from pnc_vol.extents.model import MOST_AXES
 from pnc_vol.extents.one_run import few_runs
 from pnc_vol.flush.execute import Executed
-from pnc_vol.format.convert import own_type
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, posted
@@ -31,18 +29,11 @@ else:
     posted_reads = late("pnc_vol.file.posted_reads")
     decomposition = late("pnc_vol.extents.decomposition")
 
-__all__ = ["LEAST_LENT", "Posted"]
+__all__ = ["Posted"]
 
 Array = npt.NDArray[Any]
 
-LEAST_LENT = 1 << 20
-"""Bytes from which on an array is lent instead of copied: a batch of its own costs more than copying less."""
-
 _ARRAY = np.ndarray
-_new = object.__new__
-
-_FEW = 64
-"""Runs of a post that become rows one by one."""
 
 
 class Posted:
@@ -119,54 +110,6 @@ class Posted:
         """Say that every element of these variables is going to be written: none of them is filled."""
         self.written_whole.update(uids)
 
-    def write_run(self, node: DatasetNode, args: Any, values: Any) -> int:
-        """Post ``node[args] = values`` in few steps; its bytes in the file, 0 if it is to be posted by `post.write`.
-
-        What most writes of programs are, so that they have a way of their own, which takes a third of the time: one
-        run, or a few equal ones, of numbers that can be had in the variable's own type in a few steps (`own_type`).
-        What is wrong with a write is found, and told, in `post.write`; and writes that are carried out at once go that
-        way, too.
-        """
-        element, shape = node.element, node.shape
-        if element.kind != "number" or self.at_once or not shape:
-            return 0
-        found = few_runs(shape, args)
-        if found is None:
-            return 0
-        start, nelems, result, number, step = found
-        if not nelems:
-            return 0
-        dtype = element.dtype
-        # the same object, mostly: to compare types takes as long as to look for the run
-        if (
-            type(values) is not _ARRAY
-            or (values.dtype is not dtype and values.dtype != dtype)
-            or values.shape != result
-        ):
-            if len(result) > MOST_AXES:
-                return 0
-            values = own_type(values, dtype, result, nelems * number)
-            if values is None:
-                return 0
-        if node.maxshape is not None and number == 1 and type(args) is not int and node.is_record:
-            # What a number selects is one record, or an element of one.
-            inner = math.prod(shape[1:])
-            if start // inner != (start + nelems - 1) // inner:
-                # Whole records; runs of equal length, as a block has.
-                number, odd = divmod(nelems, inner)
-                if odd or start % inner:
-                    return 0
-                step = inner
-        if number > 1:
-            if number > _FEW or not self.queue.put_rows(node, self.next_number, values, start, number, step):
-                return 0
-            self.next_number += 1
-            return values.nbytes  # type: ignore[no-any-return]
-        if not self.queue.put_run(node, self.next_number, values, start):
-            return 0
-        self.next_number += 1
-        return values.nbytes  # type: ignore[no-any-return]
-
     def iget_run(self, session: Any, node: DatasetNode, args: Any, out: Array | None) -> Request | None:
         """Post the reading of one run of numbers; None if `args`, which is what the user said, is something else.
 
@@ -205,32 +148,6 @@ class Posted:
         if self.reads is None:
             self.reads = posted_reads.PostedReads()
         self.reads.add(read)
-
-    def iput_run(self, session: Any, node: DatasetNode, args: Any, values: Any) -> Request | None:
-        """As `write_run`, with a handle; None if it is to be posted by `OpenFile.iput`.
-
-        Small values are copied: it costs less than a batch of their own.
-        """
-        if type(values) is _ARRAY and values.nbytes >= LEAST_LENT:
-            return None
-        nbytes = self.write_run(node, args, values)
-        if not nbytes:
-            return None
-        # as `Request(...)`, in half of its time
-        made = _new(Request)
-        made._session, made.id, made.nbytes = session, self.next_number - 1, nbytes
-        self.writes[made.id] = nbytes
-        return made
-
-    def write_whole(self, node: DatasetNode, values: npt.NDArray[Any]) -> bool:
-        """Post all elements of a new variable of numbers of the type of `values`; False if they do not fit in."""
-        if node.maxshape is not None:
-            # records are runs of their own
-            return self.write_run(node, (), values) > 0
-        if not self.queue.put_run(node, self.next_number, values, 0):
-            return False
-        self.next_number += 1
-        return True
 
     def write_at_once(self, value: bool) -> None:
         """Let writes be carried out when they are posted, or when the file is flushed."""

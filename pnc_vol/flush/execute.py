@@ -28,8 +28,7 @@ from pnc_vol.late import late
 from pnc_vol.layout.places import ElementMap, Places
 from pnc_vol.queue.backlog import same_width
 from pnc_vol.queue.batches import Batch
-from pnc_vol.queue.rows import NO_ROWS, Item, Listed, Rows, Tables
-from pnc_vol.queue.run_lists import MOST_RUNS
+from pnc_vol.queue.rows import MOST_RUNS, NO_ROWS, Item, Listed, Rows, Tables
 from pnc_vol.ranks.comm import Comm
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 ===================  =============================================================================
 `request`            the handle that a user holds on to
-`rows`               posted runs as rows of integers, and lists of runs
-`run_lists`          lists of runs: kept once for all posts that have them
+`rows`               posted runs as rows of integers, and lists of runs, kept once for all posts that have them
 `parts`              a write in parts that fit memory
 `batches`            posted rows with their bytes: what a flush writes
 `backlog`            all that is posted, in the order of posting: closed batches, and the open rows

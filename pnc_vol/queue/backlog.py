@@ -16,8 +16,7 @@ import numpy.typing as npt
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents, Int64, Runs, before, distinct
 from pnc_vol.queue.batches import Batch, MemoryBatch
-from pnc_vol.queue.rows import COLUMNS, Rows, make_rows, pack_row
-from pnc_vol.queue.run_lists import Lists
+from pnc_vol.queue.rows import COLUMNS, Lists, Rows, make_rows, pack_row
 
 __all__ = [
     "LEAST_BUDGET",

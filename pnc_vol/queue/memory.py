@@ -14,36 +14,32 @@ Rules
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.model import Runs
+from pnc_vol.extents.model import LEAST_RUNS, Runs
 from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import ROW_COST, Backlog
 from pnc_vol.queue.batches import Batch, MemoryBatch
-from pnc_vol.queue.rows import Listed, Tables, pack_row
-from pnc_vol.queue.run_lists import LIST_COST, LONG_LIST, compact
+from pnc_vol.queue.rows import LIST_COST, LONG_LIST, MOST_RUNS, RUN_COST, Listed, Tables, compact, pack_row
 from pnc_vol.queue.stores import Capabilities, Store
 
 if TYPE_CHECKING:
-    from pnc_vol.extents import decomposition
     from pnc_vol.extents.model import Selection
     from pnc_vol.format import convert
     from pnc_vol.format.convert import Overflow
+    from pnc_vol.queue import parts
 else:
-    convert = late("pnc_vol.format.convert")
-    decomposition = late("pnc_vol.extents.decomposition")
+    convert, parts = late("pnc_vol.format.convert"), late("pnc_vol.queue.parts")
 
 __all__ = ["MemoryStore"]
 
 Bytes = npt.NDArray[np.uint8]
-Parts = Iterator[tuple[Runs, npt.NDArray[Any]]]
-
 
 _FIRST = 64 << 10
 """Bytes of the arena at first: what the system need not be asked for."""
@@ -148,8 +144,6 @@ class MemoryStore(Store):
         backlog.rows += number
         return True
 
-    put_rows = put_run
-
     def _begin_stretch(
         self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int, number: int, step: int
     ) -> bool:
@@ -201,9 +195,12 @@ class MemoryStore(Store):
         on_overflow: Overflow,
     ) -> bool:
         backlog = self.backlog
-        self._make_way(node.uid, found)
+        if one is not None or found is not None:
+            self._make_way(node.uid, found)
         if one is not None and node.element.kind == "number" and values.dtype == node.element.dtype:
             return self.put_run(node, request, values, one[0])
+        if found is None and one is None and selection is not None:
+            return self._put_many(node, request, values, selection, on_overflow)
         if found is not None and one is None and self._as_list(node.uid, found):
             return self._put_list(node, request, found, values, on_overflow)
         rows = len(found.start) if found is not None and one is None else 1
@@ -216,36 +213,25 @@ class MemoryStore(Store):
             backlog.post_runs(node.uid, request, found, address, node.element.itemsize)
         return True
 
-    def put_parts(self, node: DatasetNode, request: int, parts: Parts, cost: int, on_overflow: Overflow) -> bool:
-        """Take in very many runs as lists that are made part by part: all of it, or nothing.
+    def _put_many(
+        self, node: DatasetNode, request: int, values: npt.NDArray[Any], selection: Selection, on_overflow: Overflow
+    ) -> bool:
+        """Take in a hyperslab of very many runs as lists that are made part by part: all of it, or nothing.
 
         All lists at once would take more memory than the data.
-
-        Parameters
-        ----------
-        parts : iterator of (Runs, array)
-            Runs, and the values that belong there, ready for `to_file`.
-        cost : int, bytes that all of it will be charged with at most.
-
-        Returns
-        -------
-        bool
-            False if there is no room within the budget.
-
-        Raises
-        ------
-        RangeError, DefinitionError
-            See `to_file`; nothing was posted.
         """
+        uid, lists, many = node.uid, self.backlog.lists, -(-values.size // parts.run_elements(selection))
+        # what all of it will be charged with at most
+        cost = values.size * node.element.itemsize + many * RUN_COST + (many // MOST_RUNS + 2) * LIST_COST
         if self.used + cost > self.backlog.budget:
             return False
-        uid, lists = node.uid, self.backlog.lists
         if uid in self.backlog.tables:
             self.close_batch()
         position, count, charged = self.position, len(lists.open.get(uid, ())), lists.nbytes
+        cut = parts.parts(selection, values, record=node.is_record, most_elements=values.size, most_runs=MOST_RUNS)
         whole = False
         try:
-            whole = all(self._put_list(node, request, compact(found), values, on_overflow) for found, values in parts)
+            whole = all(self._put_list(node, request, compact(found), some, on_overflow) for found, some in cut)
         finally:
             if not whole:
                 self.position = position
@@ -290,7 +276,7 @@ class MemoryStore(Store):
     # ------------------------------------------------------------------------------- lists of runs
 
     def _as_list(self, uid: int, found: Runs) -> bool:
-        listed = len(found.start) >= decomposition.LEAST_RUNS or uid in self.backlog.lists.open
+        listed = len(found.start) >= LEAST_RUNS or uid in self.backlog.lists.open
         return listed and uid not in self.backlog.tables
 
     def _make_way(self, uid: int, found: Runs | None) -> None:

@@ -9,15 +9,14 @@ Rules
    cannot be emptied, posts go to memory until all of it is in the file (`fall_back`), and what memory does not hold
    goes to the spill file (`spill`). Nothing is dropped before it is written.
 2. Changing the store closes the batch: the order of batches is the order of posting.
-3. The methods of a post, `put`, `put_run` and `put_rows`, are the store's own: a post costs no call more than the
-   store takes.
+3. The methods of a post, `put` and `put_run`, are the store's own: a post costs no call more than the store takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +27,11 @@ from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import LEAST_TAIL, Backlog, Sorted, lay_over, near
 from pnc_vol.queue.batches import Batch, UserArrayBatch, without
-from pnc_vol.queue.memory import MemoryStore, Parts
+from pnc_vol.queue.memory import MemoryStore
 from pnc_vol.queue.rows import NO_ROWS, Listed, make_rows
 from pnc_vol.queue.stores import Capabilities, Store
 
 if TYPE_CHECKING:
-    from pnc_vol.format.convert import Overflow
     from pnc_vol.queue import spill as spilling
 else:
     # few files have one
@@ -63,7 +61,7 @@ class Queue:
         In the order in which they are tried; memory is the last, and need not be told of flushes.
     store : Store
         Where posts go now.
-    put, put_run, put_rows : callable
+    put, put_run : callable
         Those of `store`.
     declared : Capabilities
         Of the store that the file was opened with, whatever posts go to now.
@@ -74,8 +72,7 @@ class Queue:
     """
 
     put: Callable[..., bool]
-    put_run: Callable[[DatasetNode, int, npt.NDArray[Any], int], bool]
-    put_rows: Callable[[DatasetNode, int, npt.NDArray[Any], int, int, int], bool]
+    put_run: Callable[..., bool]
 
     def __init__(self, budget: int, open_spill: Callable[[], Driver]) -> None:
         self.backlog = Backlog(budget)
@@ -102,7 +99,7 @@ class Queue:
         self.declared, self.logged = capabilities, capabilities.logged
 
     def _use(self, store: Store) -> None:
-        self.store, self.put, self.put_run, self.put_rows = store, store.put, store.put_run, store.put_rows
+        self.store, self.put, self.put_run = store, store.put, store.put_run
 
     # ------------------------------------------------------------------------------------- posting
 
@@ -117,19 +114,15 @@ class Queue:
         return self.memory.used
 
     @property
-    def shares_lists(self) -> bool:
-        """Whether a list of runs is kept once for all posts that have it."""
-        return self.declared.shares_lists
+    def takes_many_runs(self) -> bool:
+        """Whether a hyperslab of very many runs may be posted without a list of them."""
+        return self.store is self.memory
 
     @property
     def empty(self) -> bool:
         """True if nothing is posted."""
         backlog = self.backlog
         return not backlog.rows and not backlog.lists.open and not backlog.closed
-
-    def put_parts(self, node: DatasetNode, request: int, parts: Parts, cost: int, on_overflow: Overflow) -> bool:
-        """As `MemoryStore.put_parts`; False where posts do not go to memory."""
-        return self.store is self.memory and self.memory.put_parts(node, request, parts, cost, on_overflow)
 
     def put_user_array(self, uid: int, request: int, runs: Runs, data: Bytes, swap: int, itemsize: int) -> None:
         """Add runs whose data stay in the user's array until the request is complete."""

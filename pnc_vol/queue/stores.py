@@ -143,17 +143,17 @@ class Store:
         """
         raise NotImplementedError
 
-    def put_run(self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int) -> bool:
+    def put_run(
+        self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int, number: int = 1, step: int = 0
+    ) -> bool:
         """As `put`, for what most posts are: numbers of the variable's own type, one run that crosses no record.
 
         False also means: ask `put`.
-        """
-        return False
 
-    def put_rows(
-        self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int, number: int, step: int
-    ) -> bool:
-        """As `put_run`, for a few runs of equal length, `step` elements from one to the next."""
+        number, step : int, optional
+            There are so many runs of equal length, which begin `step` elements apart. They are given if there is more
+            than one.
+        """
         return False
 
     # ------------------------------------------------------------------------------------- batches

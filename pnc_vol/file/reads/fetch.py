@@ -27,7 +27,6 @@ from pnc_vol.errors import NotSyncedError, ShortFileError
 from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, Selection, before, refuse_axes
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.subarrays import within
-from pnc_vol.file.post import whole_extents
 from pnc_vol.file.posted_reads import PostedRead
 from pnc_vol.file.reads.completing import complete_one, complete_runs, complete_short, read_in_place, worth_alone
 from pnc_vol.file.reads.contiguous import facts_of, read_run
@@ -389,5 +388,7 @@ def _only_posted(session: Session, node: DatasetNode, found: Runs) -> Bytes | No
 
 
 def _lay_over(session: Session, node: DatasetNode, found: Runs, raw: Bytes, before_request: int) -> None:
-    if session.posted.queue.has(node.uid) and len(raw):
-        session.posted.queue.overlay(node.uid, whole_extents(node, found), raw, node.element.itemsize, before_request)
+    queue, width = session.posted.queue, node.element.itemsize
+    if queue.has(node.uid) and len(raw):
+        length = found.length * width
+        queue.overlay(node.uid, Extents(found.start * width, length, before(length)), raw, width, before_request)
