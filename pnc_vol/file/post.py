@@ -30,7 +30,7 @@ from pnc_vol.extents.one_run import few_runs
 from pnc_vol.extents.place import runs, split_rows
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
-from pnc_vol.format.own_type import own_type
+from pnc_vol.format.convert import own_type
 from pnc_vol.late import late
 from pnc_vol.layout.base import MOST_WRITTEN
 from pnc_vol.layout.places import ElementMap
