@@ -30,6 +30,7 @@ from pnc_vol.extents.one_run import few_runs
 from pnc_vol.extents.place import runs, split_rows
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
+from pnc_vol.format import convert
 from pnc_vol.format.convert import own_type
 from pnc_vol.late import late
 from pnc_vol.layout.base import MOST_WRITTEN
@@ -42,12 +43,11 @@ from pnc_vol.queue.rows import LIST_COST, MOST_RUNS, RUN_COST
 
 if TYPE_CHECKING:
     from pnc_vol.file import held_ranges
-    from pnc_vol.format import convert
     from pnc_vol.mapping import encoding
     from pnc_vol.queue import parts
 else:
     # what the short path does without
-    encoding, convert = late("pnc_vol.mapping.encoding"), late("pnc_vol.format.convert")
+    encoding = late("pnc_vol.mapping.encoding")
     held_ranges, parts = late("pnc_vol.file.held_ranges"), late("pnc_vol.queue.parts")
 
 __all__ = ["iput_short", "write", "write_short", "write_stored"]

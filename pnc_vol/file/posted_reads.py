@@ -105,6 +105,19 @@ class PostedRead(Request):
     def error(self) -> BaseException | None:
         return self._error
 
+    @property
+    def given(self) -> Array | None:
+        """The array to fill, if there is one already."""
+        return self._array
+
+    def take(self, values: Array) -> None:
+        """It is done, and these are its values, in an array that is nobody else's or the one that is to be filled."""
+        if self._array is None:
+            self._array = values
+        elif self._array is not values:
+            self._array[...] = values
+        self.become("done")
+
     def become(self, status: str, error: BaseException | None = None) -> None:
         """It is done, or dropped, or could not be read and may be tried again."""
         self._status, self._error = status, error

@@ -4,7 +4,8 @@ Knows: selections, the layout in force, the queue, drivers. Does not know: how a
 
 ==================  ============================================================================================
 `fetch`             any read, and the completion of posted reads: file, fill values, posted writes
-`contiguous`        runs of numbers, straight into the result: single values, rows, large reads
+`contiguous`        runs of numbers that lie in the file: single values, rows, columns, in few steps
+`execute`           how all of these are carried out: looks at a mapped file, else calls, straight into the result
 `completing`        posted reads of such runs, of many variables together
 `gathered`          runs of variables that have a map: long ranges, put in order by an index of the map
 `hyperslabs`        regular selections with gaps: what lies between is read too where that is cheaper

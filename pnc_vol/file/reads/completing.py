@@ -5,9 +5,8 @@ or says False to, is read in the general way (`fetch`).
 
 Rules
 -----
-1. A read that is large enough is read where it belongs. Small ones are read some MiB at a time, those of all variables
-   of one type together: a call costs more than the copy out of its memory, and programs read one piece each of many
-   variables.
+1. Small reads are read some MiB at a time, those of all variables of one type together: a call costs more than the
+   copy out of its memory, and programs read one piece each of many variables. (Large ones are read by `fetch`.)
 """
 
 from __future__ import annotations
@@ -23,74 +22,18 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Extents, Int64
 from pnc_vol.file.posted_reads import FEW, PostedRead, ShortReads, complete_with
-from pnc_vol.file.reads.contiguous import Facts, facts_of, read_numbers, read_run
+from pnc_vol.file.reads.contiguous import Facts, facts_of
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import block_of
 from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["complete_one", "complete_runs", "complete_short", "read_in_place", "worth_alone"]
+__all__ = ["complete_runs", "complete_short"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 _GROUP, _STEP = 8 << 20, 1 << 20
 """Bytes of posted reads that are read together: of large ones, and of small ones, which stay in the cache meanwhile."""
-
-_ALONE = 64
-"""Bytes of a posted read from which on it is worth calls of its own, in costs of a call (`Capabilities.call_cost`)."""
-
-
-def worth_alone(driver: Driver) -> int:
-    """Bytes of a posted read from which on it is read by itself, where it belongs."""
-    return _ALONE * driver.capabilities.call_cost
-
-
-def read_in_place(session: Session, posted: PostedRead) -> bool:
-    """Fill the array of a large posted read without memory between file and array; False if that cannot be done.
-
-    What stands in the array if the file turns out to be short is written over afterwards.
-
-    Raises
-    ------
-    OSError
-        The file could not be read.
-    """
-    node, out, driver = posted.node, posted.array, session.disk.driver
-    cost = driver.capabilities.call_cost
-    if not out.flags.c_contiguous:
-        return False
-    facts = facts_of(session, node)
-    if facts is None or out.dtype not in (facts.dtype, facts.file_dtype) or session.posted.queue.has(node.uid):
-        return False
-    found = posted.found
-    if len(found.start) * cost > out.nbytes:
-        # shorter runs are better read together with those of other reads
-        return False
-    if facts.grows and int(found.start.max()) >= session.disk.layout.elements_stored(node, facts.at):
-        return False
-    if not read_numbers(driver, facts, facts.at.extents(found), out.reshape(-1)):
-        return False
-    posted.become("done")
-    return True
-
-
-def complete_one(session: Session, posted: PostedRead) -> bool:
-    """Read what one posted read asks for as ``ds[...]`` does; False if that is to be done in another way.
-
-    Raises
-    ------
-    OSError
-        The file could not be read.
-    """
-    node, run = posted.node, posted.run
-    facts = session.disk.layout.facts.get(node.uid) or facts_of(session, node)
-    if facts is None or run is None or session.posted.queue.has(node.uid):
-        return False
-    got = read_run(session, node, facts, run[0], run[1], (run[1],))
-    if got is None:
-        return False
-    complete_with([posted], got, [0])
-    return True
 
 
 def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]:

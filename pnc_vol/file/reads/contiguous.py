@@ -6,46 +6,38 @@ falls back to `fetch` where these matter: None or False here always means "read 
 Rules
 -----
 1. What has to be known of a variable is looked up once for each layout in force (`facts_of`).
-2. A small run is one call of the driver and one swap (`read_run`); it takes no selection, no plan, no thread. Nor do
-   equal runs at equal distances, which numpy copies from the mapped file as one array (`_read_rows`).
-3. All else goes through `read_numbers`, which makes one pass over the memory of the result: a pass costs as much as
-   the read of a cached file.
-4. What is small follows from the driver's declared cost of a call, and where a run lies from the layout's `Place`.
+2. The short path: a small run is one call of the driver and one swap (`read_run`); it takes no selection, no plan, no
+   thread. Nor do equal runs at equal distances, which numpy picks from one call, or one look (`read_strided`).
+3. What is small follows from the driver's declared cost of a call, and where a run lies from the layout's `Place`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import CALL_COST, Driver
-from pnc_vol.extents.model import MOST_AXES, Extents, one_extent
+from pnc_vol.drivers.base import CALL_COST
+from pnc_vol.extents.model import MOST_AXES, one_extent
 from pnc_vol.extents.one_run import FewRuns, few_runs
+from pnc_vol.file.reads.execute import read_numbers, read_strided
 from pnc_vol.file.session import Session
-from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
+from pnc_vol.flush.stream import BLOCK
 from pnc_vol.late import late
 from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
-    from pnc_vol.extents import blocks
     from pnc_vol.file.reads import gathered
 else:
     # for sets of subfiles
     gathered = late("pnc_vol.file.reads.gathered")
-    blocks = late("pnc_vol.extents.blocks")
 
-__all__ = ["Facts", "facts_of", "read_numbers", "read_run", "read_simply"]
+__all__ = ["Facts", "facts_of", "read_run", "read_simply"]
 
 Array = npt.NDArray[Any]
-Bytes = npt.NDArray[np.uint8]
 
-
-_MAPPED, _MAPPED_PIECES = 16 << 20, 4 << 20
-"""Bytes that are converted from a mapped file at a time: of one run, and of several."""
 
 _SHARED = 4 << 20
 """Bytes of the result from which on two threads look at a file; see `hyperslabs`."""
@@ -133,15 +125,14 @@ def read_run(
         out = np.empty(shape, dtype)
     elif out.dtype != dtype:
         swaps = not swaps
-    nbytes = nelems * itemsize
-    if nbytes <= BLOCK:
-        if session.disk.driver.read_one(out, offset) < nbytes:
+    if out.nbytes <= BLOCK:
+        if session.disk.driver.read_one(out, offset) < out.nbytes:
             return None
         if swaps:
             out.byteswap(True)
         return out
-    whole = read_numbers(session.disk.driver, facts, one_extent(offset, out.nbytes), out.reshape(-1))
-    return out if whole else None
+    extents = one_extent(offset, out.nbytes)
+    return out if read_numbers(session.disk.driver, facts.file_dtype, extents, out.reshape(-1)) else None
 
 
 def _read_rows(session: Session, node: DatasetNode, facts: Facts, found: FewRuns) -> Array | None:
@@ -162,88 +153,8 @@ def _read_rows(session: Session, node: DatasetNode, facts: Facts, found: FewRuns
             stride = step // at.inner * at.record_size
         elif at.offset_of_run(last, length) < 0:
             return None
-    driver, span = session.disk.driver, (number - 1) * stride + length * itemsize
     if nbytes > _SHARED:
         return None
-    out = np.empty(shape, dtype)
-    rows = out.reshape(number, length)
-    if span <= CALL_COST and span <= driver.capabilities.call_cost:
-        memory = np.empty(span, np.uint8)
-        if driver.read_one(memory, first) < span:
-            return None
-        rows[...] = np.ndarray((number, length), file_dtype, memory, 0, (stride, itemsize))
-        return out
-
-    def use(file: Bytes) -> None:
-        rows[...] = np.ndarray((number, length), file_dtype, file, first, (stride, itemsize))
-
-    return out if driver.look(first + span, nbytes, use) else None
-
-
-def read_numbers(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> bool:
-    """Fill an array with numbers of the file: what all large reads of runs end in.
-
-    Parameters
-    ----------
-    driver : Driver
-    facts : Facts, of the variable.
-    extents : Extents, one behind another in `flat`, without gaps.
-    flat : ndarray, one-dimensional and contiguous, of the variable's numbers in either byte order.
-
-    Returns
-    -------
-    bool
-        False if the file ended before the data; what `flat` holds is then not known.
-
-    Raises
-    ------
-    OSError
-        The file could not be read.
-    """
-    return _from_mapping(driver, facts, extents, flat) or _in_blocks(driver, facts, extents, flat)
-
-
-def _from_mapping(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> bool:
-    """Convert from the file's own pages where they can be mapped: one pass over memory, and no copy by the kernel."""
-    itemsize, refused = facts.itemsize, [False]
-
-    def task(block: Extents) -> Callable[[Bytes], None]:
-        def use(file: Bytes) -> None:
-            for offset, length, first in zip(*(column.tolist() for column in block), strict=True):
-                part = flat[first // itemsize : (first + length) // itemsize]
-                part[...] = np.ndarray(part.shape, facts.file_dtype, file, offset)
-
-        def run(_: Bytes) -> None:
-            end = int((block.offset + block.length).max())
-            if not refused[0] and not driver.look(end, block.nbytes, use):
-                refused[0] = True
-
-        return run
-
-    # Each task asks once whether the file is still as long as the mapping: few tasks, but one for each of two threads.
-    step = min(max(BLOCK, flat.nbytes // 2), _MAPPED) if len(extents.offset) == 1 else _MAPPED_PIECES
-    in_parallel(driver, (task(block) for block in blocks.rounds(extents, step // itemsize * itemsize)), 0)
-    return not refused[0]
-
-
-def _in_blocks(driver: Driver, facts: Facts, extents: Extents, flat: Array) -> bool:
-    """Read blocks where they belong, and swap each while it is in the cache: no second pass over memory."""
-    memory: Bytes = flat.view(np.uint8)
-    width = facts.itemsize if flat.dtype != facts.file_dtype else 1
-    short: list[int] = []
-
-    def task(block: Extents) -> Callable[[Bytes], None]:
-        def run(_: Bytes) -> None:
-            nbytes, first = block.nbytes, int(block.place[0])
-            part = memory[first : first + nbytes]
-            one = len(block.offset) == 1
-            if (driver.read_one(part, int(block.offset[0])) if one else driver.read(block, memory)) < nbytes:
-                short.append(first)
-            if width > 1:
-                part.view(flat.dtype).byteswap(inplace=True)
-
-        return run
-
-    step = block_of(driver) // facts.itemsize * facts.itemsize
-    in_parallel(driver, (task(block) for block in blocks.rounds(extents, step)), 0)
-    return not short
+    out, driver = np.empty(shape, dtype), session.disk.driver
+    small, rows = min(CALL_COST, driver.capabilities.call_cost), out.reshape(number, length)
+    return out if read_strided(driver, first, rows.shape, (stride, itemsize), file_dtype, rows, small) else None

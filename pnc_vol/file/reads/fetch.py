@@ -28,8 +28,9 @@ from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, Selection, be
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.subarrays import within
 from pnc_vol.file.posted_reads import PostedRead
-from pnc_vol.file.reads.completing import complete_one, complete_runs, complete_short, read_in_place, worth_alone
-from pnc_vol.file.reads.contiguous import facts_of, read_run
+from pnc_vol.file.reads.completing import complete_runs, complete_short
+from pnc_vol.file.reads.contiguous import Facts, facts_of, read_run
+from pnc_vol.file.reads.execute import read_numbers
 from pnc_vol.file.reads.gathered import read_gathered
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
@@ -46,6 +47,9 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 _LATEST = 1 << 62
+
+_ALONE = 64
+"""Bytes of a posted read from which on it is read by itself, where it belongs, in costs of a call of the driver."""
 
 _Read = Callable[[Session, Extents, Bytes], int]
 _Spots = list[tuple[int, int, "ElementMap | None"]]
@@ -74,13 +78,9 @@ def read(
         check_width(session, node)
     if len(shape) > MOST_AXES:
         refuse_axes(len(shape))
-    if out is not None and not (
-        element.kind == "number" and out.flags.c_contiguous and out.dtype in (element.dtype, element.file_dtype)
-    ):
-        out = None
     if not collective and not session.posted.queue.has(node.uid):
         try:
-            short = _at_once(session, node, selection, shape, out)
+            short = _at_once(session, node, selection, shape, _to_read_into(node, out))
         except NotSyncedError:
             # It may have asked for what lies between the elements as well.
             short = None
@@ -99,6 +99,14 @@ def read(
     return decode(raw, element, shape)
 
 
+def _to_read_into(node: DatasetNode, out: Array | None) -> Array | None:
+    """The array if numbers can be read straight to it, else None."""
+    element = node.element
+    if out is None or element.kind != "number" or not out.flags.c_contiguous:
+        return None
+    return out if out.dtype in (element.dtype, element.file_dtype) else None
+
+
 def _at_once(
     session: Session, node: DatasetNode, selection: Selection, shape: tuple[int, ...], out: Array | None
 ) -> Array | None:
@@ -114,11 +122,25 @@ def _at_once(
         gathered = None if one is None else read_gathered(session, node, *one, shape)
         if gathered is not None:
             return gathered
-    if selection.listed is None and shape and selection.nelems > 1:
+    if selection.listed is not None:
+        return None if facts is None else _listed(session, node, facts, selection, out)
+    if shape and selection.nelems > 1:
         whole = _hyperslab(session, node, selection, out)
         if whole is not None:
             return whole if node.element.kind == "number" else decode(whole.view(np.uint8), node.element, shape)
     return None
+
+
+def _listed(session: Session, node: DatasetNode, facts: Facts, selection: Selection, out: Array | None) -> Array | None:
+    """A list of runs of numbers that the file has; None if they are so short that they are better read together."""
+    found = runs(selection, record=node.is_record)
+    if len(found.start) * session.disk.driver.capabilities.call_cost > selection.nelems * facts.itemsize:
+        return None
+    if facts.grows and int(found.start.max()) >= session.disk.layout.elements_stored(node, facts.at):
+        return None
+    out = np.empty(selection.result_shape, facts.dtype) if out is None else out
+    extents = facts.at.extents(found)
+    return out if read_numbers(session.disk.driver, facts.file_dtype, extents, out.reshape(-1)) else None
 
 
 def complete(session: Session, reads: list[PostedRead]) -> None:
@@ -135,11 +157,9 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
         return
     try:
         try:
-            if len(reads) == 1 and complete_one(session, reads[0]):
-                return
-            worth = worth_alone(session.disk.driver)
-            small = [posted for posted in reads if posted.nbytes < worth or not read_in_place(session, posted)]
-            reads = complete_runs(session, small)
+            worth = 0 if len(reads) == 1 else _ALONE * session.disk.driver.capabilities.call_cost
+            reads = [posted for posted in reads if posted.nbytes < worth or not _complete_alone(session, posted)]
+            reads = complete_runs(session, reads)
             if reads:
                 _complete_by(session, reads, _read_alone)
         except NotSyncedError:
@@ -152,6 +172,26 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
             if not posted.test():
                 posted.become("failed", error)
         raise
+
+
+def _complete_alone(session: Session, posted: PostedRead) -> bool:
+    """Read what a posted read asks for as ``ds[...]`` does; False if that is to be done in another way.
+
+    What stands in its array if the file turns out to be short is written over afterwards.
+    """
+    node, wanted = posted.node, posted.wanted
+    if session.posted.queue.has(node.uid):
+        return False
+    out = _to_read_into(node, posted.given)
+    if isinstance(wanted, Selection):
+        got = _at_once(session, node, wanted, wanted.result_shape, out)
+    else:
+        facts = facts_of(session, node)
+        got = None if facts is None else read_run(session, node, facts, *wanted[:3], out)
+    if got is None:
+        return False
+    posted.take(got)
+    return True
 
 
 def _complete_by(session: Session, reads: list[PostedRead], read: _Read) -> None:

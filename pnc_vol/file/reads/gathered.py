@@ -13,16 +13,15 @@ Rules
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
+from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent, spread
+from pnc_vol.file.reads.execute import read_numbers
 from pnc_vol.file.session import Session
-from pnc_vol.layout.base import OFFSET
 from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.mapping.tree import DatasetNode
 
@@ -192,20 +191,15 @@ def _read_ranges(driver: Driver, node: DatasetNode, wanted: Extents, memory: Arr
         return True
     for offset, nbytes, at in zip(*(column.tolist() for column in wanted), strict=True):
         part = memory[at // width : (at + nbytes) // width]
-        if nbytes >= _LOOKED and driver.look(
-            offset + nbytes, nbytes, partial(_copy, part, file_dtype, offset & OFFSET)
-        ):
+        if nbytes >= _LOOKED:
+            if not read_numbers(driver, file_dtype, one_extent(offset, nbytes), part):
+                return False
             continue
         if driver.read_one(part, offset) < nbytes:
             return False
         if swaps:
             part.byteswap(inplace=True)
     return True
-
-
-def _copy(part: Array, file_dtype: np.dtype[Any], offset: int, file: Bytes) -> None:
-    """Take numbers from a file's own bytes: one pass, which swaps them, too."""
-    part[...] = np.ndarray(part.shape, file_dtype, file, offset)
 
 
 def _known_order(source: _Scattered, first: int, count: int) -> Order:

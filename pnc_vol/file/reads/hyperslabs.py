@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import CALL_COST, Driver
 from pnc_vol.extents.model import Extents, Int64, Selection, one_extent
-from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
+from pnc_vol.file.reads.execute import Call, Look, by_calls, by_looks, read_strided
+from pnc_vol.flush.stream import BLOCK, block_of
 from pnc_vol.layout.places import Grid
 
 __all__ = ["Costs", "costs_of", "reach", "read_hyperslab"]
@@ -104,45 +105,34 @@ def read_hyperslab(driver: Driver, grid: Grid, selection: Selection, file_dtype:
         False if the file ended before the data; what `out` holds is then not known.
     """
     costs = costs_of(driver)
-    if selection.index is None:
-        first, span = grid.origin, file_dtype.itemsize
-        strides: list[int] = []
-        for start, count, stride, weight in zip(*selection[1:4], grid.strides, strict=True):
-            first += start * weight
-            span += (count - 1) * stride * weight
-            strides.append(stride * weight)
-        if span <= costs.small:
-            # What most small reads are, without a plan.
-            memory = np.empty(span, np.uint8)
-            if driver.read(one_extent(first, span), memory) < span:
-                return False
-            view: Array = np.ndarray(selection.count, file_dtype, memory, 0, strides)
-            out.reshape(selection.count)[...] = view
+    strides = [step * weight for step, weight in zip(selection.stride, grid.strides, strict=True)]
+    target = out.reshape(selection.count)
+    if selection.index is None and out.nbytes < LEAST_SHARED:
+        first = grid.origin + sum(n * weight for n, weight in zip(selection.start, grid.strides, strict=True))
+        if read_strided(driver, first, selection.count, strides, file_dtype, target, costs.small):
+            # What most reads are, without a plan.
             return True
     slab = _Slab(driver, grid, selection, file_dtype, out)
-    if _from_mapping(slab):
+    if by_looks(driver, _looks(slab, strides, target)):
         return True
     cut = _best_cut(selection, grid.strides, file_dtype.itemsize, costs)
-    short: list[int] = []
-    tasks = _in_steps(slab, cut, short) if cut.steps else _in_batches(slab, cut, costs.block, short)
-    in_parallel(driver, tasks, min(costs.block, cut.pieces * cut.span))
-    return not short
+    calls = _in_steps(slab, cut) if cut.steps else _in_batches(slab, cut, costs.block)
+    return by_calls(driver, calls, min(costs.block, cut.pieces * cut.span))
 
 
-def _from_mapping(slab: _Slab) -> bool:
-    """The same where the file can be looked at as memory: numpy then picks the elements."""
-    driver, (origin, weights), selection, file_dtype, out = slab
+def _looks(slab: _Slab, strides: list[int], target: Array) -> Iterator[Look]:
+    """What to look at, where the file can be looked at as memory: numpy then picks the elements."""
+    _, (origin, weights), selection, file_dtype, _ = slab
     index, axis = selection.index, selection.axis if selection.index is not None else -1
-    counts, strides = list(selection.count), [n * weight for n, weight in zip(selection.stride, weights, strict=True)]
+    counts = list(selection.count)
     first = origin + sum(n * weight for n, weight in zip(selection.start, weights, strict=True))
     if index is not None:
         first += int(index[0]) * weights[axis]
         counts[axis], strides[axis] = reach(selection, axis) + 1, weights[axis]
         index = index - index[0]
     end = first + sum((n - 1) * step for n, step in zip(counts, strides, strict=True)) + file_dtype.itemsize
-    target = out.reshape(selection.count)
 
-    def task(low: int, high: int) -> Callable[[Bytes], None]:
+    def look(low: int, high: int) -> Look:
         def use(file: Bytes) -> None:
             whole: Array = np.ndarray(counts, file_dtype, file, first, strides)
             if index is None:
@@ -155,19 +145,13 @@ def _from_mapping(slab: _Slab) -> bool:
             else:
                 target[low:high] = whole[index[low:high]]
 
-        def run(_: Bytes) -> None:
-            if not refused and not driver.look(end, target[low:high].nbytes, use):
-                refused.append(low)
+        return end, target[low:high].nbytes, use
 
-        return run
-
-    refused: list[int] = []
     rows = len(target)
     row = target.nbytes // rows
     # Without a list numpy needs no memory of its own; with one, a block of it should stay in the cache.
     block = max(1, BLOCK // row) if index is not None else max(1, -(-rows // max(1, 2 * target.nbytes // LEAST_SHARED)))
-    in_parallel(driver, (task(low, min(low + block, rows)) for low in range(0, rows, block)), 0)
-    return not refused
+    return (look(low, min(low + block, rows)) for low in range(0, rows, block))
 
 
 def _best_cut(selection: Selection, weights: tuple[int, ...], itemsize: int, costs: Costs) -> _Cut:
@@ -236,31 +220,29 @@ def _inside(slab: _Slab, cut: _Cut) -> Callable[[Bytes, int, int], Array]:
     return view
 
 
-def _in_batches(slab: _Slab, cut: _Cut, block: int, short: list[int]) -> Iterator[Callable[[Bytes], None]]:
+def _in_batches(slab: _Slab, cut: _Cut, block: int) -> Iterator[Call]:
     """As many pieces at a time as fit a block."""
     places, view = _places(slab, cut), _inside(slab, cut)
     target = slab.out.reshape(cut.pieces, *slab.selection.count[cut.axis :])
     batch = max(1, block // cut.span)
 
-    def task(first: int) -> Callable[[Bytes], None]:
-        def run(room: Bytes) -> None:
-            offset = places[first : first + batch]
-            n = len(offset)
-            memory = room[: n * cut.span]
-            if int(offset[-1] - offset[0]) == (n - 1) * cut.span:
-                extents = one_extent(int(offset[0]), n * cut.span)
-            else:
-                extents = Extents(offset, np.full(n, cut.span), np.arange(n, dtype=np.int64) * cut.span)
-            if slab.driver.read(extents, memory) < n * cut.span:
-                short.append(first)
+    def call(first: int) -> Call:
+        offset = places[first : first + batch]
+        n = len(offset)
+        if int(offset[-1] - offset[0]) == (n - 1) * cut.span:
+            extents = one_extent(int(offset[0]), n * cut.span)
+        else:
+            extents = Extents(offset, np.full(n, cut.span), np.arange(n, dtype=np.int64) * cut.span)
+
+        def pick(memory: Bytes) -> None:
             target[first : first + n] = view(memory, n, 0)
 
-        return run
+        return extents, None, pick
 
-    return (task(first) for first in range(0, cut.pieces, batch))
+    return (call(first) for first in range(0, cut.pieces, batch))
 
 
-def _in_steps(slab: _Slab, cut: _Cut, short: list[int]) -> Iterator[Callable[[Bytes], None]]:
+def _in_steps(slab: _Slab, cut: _Cut) -> Iterator[Call]:
     """A part of one piece at a time."""
     places, view, selection = _places(slab, cut).tolist(), _inside(slab, cut), slab.selection
     count = selection.count[cut.axis]
@@ -268,15 +250,12 @@ def _in_steps(slab: _Slab, cut: _Cut, short: list[int]) -> Iterator[Callable[[By
     step = selection.stride[cut.axis] * slab.grid.strides[cut.axis]
     last = cut.span - (count - 1) * step
 
-    def task(piece: int, first: int) -> Callable[[Bytes], None]:
-        def run(room: Bytes) -> None:
-            n = min(cut.steps, count - first)
-            nbytes = (n - 1) * step + last
-            memory = room[:nbytes]
-            if slab.driver.read(one_extent(places[piece] + first * step, nbytes), memory) < nbytes:
-                short.append(piece)
+    def call(piece: int, first: int) -> Call:
+        n = min(cut.steps, count - first)
+
+        def pick(memory: Bytes) -> None:
             target[piece, first : first + n] = view(memory, 1, n)[0]
 
-        return run
+        return one_extent(places[piece] + first * step, (n - 1) * step + last), None, pick
 
-    return (task(piece, first) for piece in range(cut.pieces) for first in range(0, count, cut.steps))
+    return (call(piece, first) for piece in range(cut.pieces) for first in range(0, count, cut.steps))
