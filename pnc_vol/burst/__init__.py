@@ -13,7 +13,6 @@
 `logged_variables`   how the values and entries of one dataset are written
 `definition_writer`  which datasets a log has defined, and under which header
 `batch`              parts of a data log as batches of a flush
-`short_posts`        the path of most posts: one row of numbers
 `store`              the log as a queue store: posting, cancelling, beginning anew
 `integrity`          whether the files of a log that is being written are as they were written
 `beginning`          a new log is begun: its folder, which ranks agree on, and the store in it

@@ -26,8 +26,7 @@ import numpy.typing as npt
 
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.model import LEAST_RUNS, MOST_AXES, Runs, Selection, refuse_axes
-from pnc_vol.extents.one_run import few_runs
-from pnc_vol.extents.place import runs, split_rows
+from pnc_vol.extents.place import few_runs, runs, split_rows
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
 from pnc_vol.format import convert

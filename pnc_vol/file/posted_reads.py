@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Int64, Runs, Selection
-from pnc_vol.extents.one_run import FewRuns
-from pnc_vol.extents.place import runs
+from pnc_vol.extents.place import FewRuns, runs
 from pnc_vol.flush.choice import Weight
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode

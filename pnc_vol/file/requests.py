@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pnc_vol.errors import AlreadyDoneError
 from pnc_vol.extents.model import MOST_AXES
-from pnc_vol.extents.one_run import few_runs
+from pnc_vol.extents.place import few_runs
 from pnc_vol.flush.execute import Executed
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode

@@ -43,7 +43,7 @@ def programs(kept: str, event: str, share: int) -> list[run.Program]:
 @pytest.mark.parametrize(("kept", "event"), EVENTS_OF)
 def test_what_was_promised_is_there(kept: str, event: str, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Posts go to the slot of a log as soon as one may, and are taken without a copy if they are not tiny."""
-    monkeypatch.setattr("pnc_vol.burst.short_posts.STRETCH", 1)
+    monkeypatch.setattr("pnc_vol.burst.store.STRETCH", 1)
     monkeypatch.setattr("pnc_vol.file.post.LEAST_LENT", 256)
     happens = EVENTS[event](6 if share > 1 else 60)
     for program in programs(kept, event, share):

@@ -22,7 +22,7 @@ from pnc_vol.testing.faults import HookedSystem, TraceSystem
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small posts go to the slot as soon as one may."""
-    monkeypatch.setattr("pnc_vol.burst.short_posts.STRETCH", 1)
+    monkeypatch.setattr("pnc_vol.burst.store.STRETCH", 1)
 
 
 def logged(logs: pathlib.Path, **more: Any) -> dict[str, Any]:

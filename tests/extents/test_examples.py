@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "name", ["blocks", "decomposition", "fancy", "merge", "model", "one_run", "place", "selection", "subarrays"]
+    "name", ["blocks", "decomposition", "fancy", "merge", "model", "place", "selection", "subarrays"]
 )
 def test_examples(name):
     result = doctest.testmod(importlib.import_module(f"pnc_vol.extents.{name}"))

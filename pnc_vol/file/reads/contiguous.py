@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import CALL_COST
 from pnc_vol.extents.model import MOST_AXES, one_extent
-from pnc_vol.extents.one_run import FewRuns, few_runs
+from pnc_vol.extents.place import FewRuns, few_runs
 from pnc_vol.file.reads.execute import read_numbers, read_strided
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK

@@ -159,8 +159,7 @@ def complete(session: Session, reads: list[PostedRead]) -> None:
         try:
             worth = 0 if len(reads) == 1 else _ALONE * session.disk.driver.capabilities.call_cost
             reads = [posted for posted in reads if posted.nbytes < worth or not _complete_alone(session, posted)]
-            reads = complete_runs(session, reads)
-            if reads:
+            if reads and (reads := complete_runs(session, reads)):
                 _complete_by(session, reads, _read_alone)
         except NotSyncedError:
             # That may be true of another one of them, or of what lies between their elements.
