@@ -41,35 +41,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol import errors
-from pnc_vol.api.dataset import Dataset
-from pnc_vol.api.file import File
-from pnc_vol.api.group import Group
-from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, version
-from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink
 from pnc_vol.errors import *  # noqa: F403
-from pnc_vol.mapping.special import (
-    Empty,
-    check_complex_dtype,
-    check_dtype,
-    check_enum_dtype,
-    check_opaque_dtype,
-    check_ref_dtype,
-    check_string_dtype,
-    check_vlen_dtype,
-    complex_compat_dtype,
-    enum_dtype,
-    opaque_dtype,
-    special_dtype,
-    string_dtype,
-    vlen_dtype,
-)
-from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
     from pnc_vol.api import filters
     from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.blocks import MultiBlockSlice
+    from pnc_vol.api.dataset import Dataset
+    from pnc_vol.api.file import File
+    from pnc_vol.api.group import Group
     from pnc_vol.api.hdf5_drivers import register_driver, registered_drivers, unregister_driver
+    from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, version
+    from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink
     from pnc_vol.api.patching import patch
     from pnc_vol.api.virtual import VirtualLayout, VirtualSource
     from pnc_vol.convert.checking import check
@@ -80,6 +63,23 @@ if TYPE_CHECKING:
     from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.file.deferred import finalize
     from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
+    from pnc_vol.mapping.special import (
+        Empty,
+        check_complex_dtype,
+        check_dtype,
+        check_enum_dtype,
+        check_opaque_dtype,
+        check_ref_dtype,
+        check_string_dtype,
+        check_vlen_dtype,
+        complex_compat_dtype,
+        enum_dtype,
+        opaque_dtype,
+        special_dtype,
+        string_dtype,
+        vlen_dtype,
+    )
+    from pnc_vol.queue.request import Request
     from pnc_vol.recovery import replay
     from pnc_vol.xarray.writing import to_netcdf as to_netcdf
 
@@ -96,11 +96,20 @@ __all__ = [
 ]  # fmt: skip
 __all__ += errors.__all__
 
-_LATER = {
+_SPECIAL = (
+    "Empty", "check_complex_dtype", "check_dtype", "check_enum_dtype", "check_opaque_dtype", "check_ref_dtype",
+    "check_string_dtype", "check_vlen_dtype", "complex_compat_dtype", "enum_dtype", "opaque_dtype", "special_dtype",
+    "string_dtype", "vlen_dtype",
+)  # fmt: skip
+_WHERE = {
     "AttributeManager": "api.attrs",
+    "Dataset": "api.dataset",
     "Decomposition": "extents.decomposition",
+    "File": "api.file",
+    "Group": "api.group",
     "LossError": "convert.report",
     "MultiBlockSlice": "api.blocks",
+    "Request": "queue.request",
     "check": "convert.checking",
     "filters": "api.filters",
     "finalize": "file.deferred",
@@ -110,11 +119,15 @@ _LATER = {
     "repack": "convert.repack",
     "to_netcdf": "xarray.writing",
     "replay": "recovery",
+    **dict.fromkeys(("UNLIMITED", "get_config", "is_hdf5", "version"), "api.module"),
+    **dict.fromkeys(("Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink"), "api.objects"),
+    **dict.fromkeys(_SPECIAL, "mapping.special"),
     **dict.fromkeys(("Reference", "RegionReference", "ref_dtype", "regionref_dtype"), "mapping.references"),
     **dict.fromkeys(("VirtualLayout", "VirtualSource"), "api.virtual"),
     **dict.fromkeys(("register_driver", "registered_drivers", "unregister_driver"), "api.hdf5_drivers"),
 }
-"""Names that few programs use, and where they are: loaded when they are asked for."""
+"""Where each name is: its module is loaded when the name is first asked for, so that the command ``pnc-vol`` and a
+program that needs little load little. What `import pnc_vol` saves, the first ``pnc_vol.File`` takes."""
 
 _SUBMODULES = (
     "_errors", "_hl", "_objects", "h5", "h5a", "h5d", "h5ds", "h5f", "h5fd", "h5g", "h5i", "h5l",
@@ -126,10 +139,11 @@ _SUBMODULES = (
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module("pnc_vol.api.patching").submodule(name)
-    if name not in _LATER:
+    if name not in _WHERE:
         raise AttributeError(f"module 'pnc_vol' has no attribute {name!r}")
-    module = importlib.import_module(f"pnc_vol.{_LATER[name]}")
-    return module if name == "filters" else getattr(module, name)
+    module = importlib.import_module(f"pnc_vol.{_WHERE[name]}")
+    found = globals()[name] = module if name == "filters" else getattr(module, name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -20,7 +20,7 @@ def _modules(statement: str) -> list[str]:
 
 def test_import_loads_little() -> None:
     loaded = _modules("import pnc_vol")
-    for package in ("h5py", "mpi4py", "netCDF4", "scipy", "xarray", "typer", "rich", "matplotlib", "pytest"):
+    for package in ("h5py", "mpi4py", "netCDF4", "scipy", "xarray", "matplotlib", "pytest"):
         assert package not in loaded
     ours = [name for name in loaded if name.partition(".")[0] == "pnc_vol"]
     assert len(ours) <= LIMIT, ours

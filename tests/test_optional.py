@@ -37,7 +37,6 @@ def test_what_needs_h5py_says_how_to_install_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", ["convert some.h5 out.nc", "ls some.h5", "demo here"])
 def test_the_command_says_it_in_one_line(tmp_path: Path, words: str) -> None:
-    pytest.importorskip("typer")
     (tmp_path / "some.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     done = without_h5py(tmp_path, "the_command", *words.split())
     assert done.returncode in (1, 2)
@@ -65,4 +64,4 @@ def test_the_core_depends_on_numpy_alone() -> None:
     assert demo is not None
     wanted = re.search(r"install \"\.\[([\w,]+)\]\"", demo[0])
     assert wanted is not None
-    assert {"h5py", "typer", "rich"} <= set().union(*map(brings, wanted[1].split(",")))
+    assert "h5py" in set().union(*map(brings, wanted[1].split(",")))

@@ -1,7 +1,7 @@
 """Who writes which cells: decomposition maps of the kind of E3SM-IO's cases, made up at any size.
 
 The maps that Northwestern University and Argonne National Laboratory publish with E3SM-IO are read by
-`interop.map_files`. Those that are made here are of the same kind: a cubed sphere whose columns are dealt to processes
+`convert.map_files`. Those that are made here are of the same kind: a cubed sphere whose columns are dealt to processes
 twice (in patches, and scattered for the physics), an ocean of patches of whole columns, land in clumps on a
 latitude-longitude grid.
 

@@ -1,64 +1,57 @@
 """``pnc-vol check``: whether files keep to the format, and their markers to what is in them.
 
-Knows: exit codes. Does not know: the rules (`interop.checking`).
+Knows: exit codes. Does not know: the rules (`convert.checking`).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from pnc_vol.cli.shared_options import AsJson
-from pnc_vol.cli.show import TROUBLE, counted, expected, fail, on_disk, painted, print_json, safe
-from pnc_vol.convert.checking import check
-from pnc_vol.convert.readers import READERS
+from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
+from pnc_vol.cli.show import TROUBLE, counted, each, expected, fail, on_disk, painted, print_json, safe
+from pnc_vol.convert.checking import READERS, check
 from pnc_vol.format.model import Finding
 
-__all__ = ["command"]
+__all__ = ["VERBS"]
 
 #: Findings of one file that are printed.
 SHOWN = 100
 
 
-def command(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE...", help="NetCDF classic files; - is standard input.", show_default=False),
-    ],
-    readers: Annotated[
-        list[str] | None,
-        typer.Option("--for", metavar="PROGRAM", help="Report whether a program can read the files: gdal, scipy..."),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing about files that are valid.")] = False,
-    as_json: AsJson = False,
-) -> None:
+def _arguments(parser: Parser) -> None:
+    parser.files("files", metavar="FILE", help="NetCDF classic files; - is standard input.")
+    parser.add_argument(
+        "--for", dest="readers", action="append", default=[], metavar="PROGRAM",
+        help="Report whether a program can read the files: gdal, scipy...",
+    )  # fmt: skip
+    parser.flag("-q", "--quiet", help="Print nothing about files that are valid.")
+    add_json(parser)
+
+
+def command(options: Options) -> int:
     """Check files against the format, and whether other programs can read them.
 
     Exit code: 0 all are valid and readable, 1 some are not, 2 some cannot be read.
     """
-
-    wanted = readers or []
+    wanted = options.readers
     for name in wanted:
         if name not in READERS:
             fail(name, f"--for: unknown program; known are {', '.join(READERS)}")
-    code = 0
-    told: list[dict[str, Any]] = []
-    for file in files:
-        # One file that cannot be read is said and counted; the others are checked all the same.
-        try:
-            with expected(file), on_disk(file) as path:
-                found = check(path, readers=wanted)
-                if as_json:
-                    told.append(_told(file, found, wanted))
-                else:
-                    _print(file, found, wanted, quiet=quiet)
-                code = max(code, int(any(each.severity == "error" or each.field in wanted for each in found)))
-        except SystemExit:
-            code = TROUBLE
-    if as_json:
-        print_json(told)
-    raise typer.Exit(code)
+    answers: list[dict[str, Any]] = []
+
+    def one(file: str) -> int:
+        with expected(file), on_disk(file) as path:
+            found = check(path, readers=wanted)
+            if options.as_json:
+                answers.append(_as_json(file, found, wanted))
+            else:
+                _print(file, found, wanted, quiet=options.quiet)
+            return int(any(finding.severity == "error" or finding.field in wanted for finding in found))
+
+    code = each(options.files, one, code=TROUBLE)
+    if options.as_json:
+        print_json(answers)
+    return code
 
 
 def _split(found: list[Finding], readers: list[str]) -> tuple[list[Finding], int, dict[str, list[str]]]:
@@ -69,8 +62,8 @@ def _split(found: list[Finding], readers: list[str]) -> tuple[list[Finding], int
     return findings, errors, {name: [each.message for each in found if each.field == name] for name in asked}
 
 
-def _told(file: str, found: list[Finding], readers: list[str]) -> dict[str, Any]:
-    """What is said of one file, as JSON has it."""
+def _as_json(file: str, found: list[Finding], readers: list[str]) -> dict[str, Any]:
+    """The findings of one file, for JSON."""
     findings, errors, refused = _split(found, readers)
     return {
         "file": file,
@@ -84,7 +77,7 @@ def _told(file: str, found: list[Finding], readers: list[str]) -> dict[str, Any]
 
 
 def _print(file: str, found: list[Finding], readers: list[str], *, quiet: bool) -> None:
-    """Print what is to be said of one file."""
+    """Print the findings of one file."""
     findings, errors, refused = _split(found, readers)
     for finding in findings[:SHOWN]:
         place = "" if finding.offset < 0 else f"byte {finding.offset}: "
@@ -100,3 +93,6 @@ def _print(file: str, found: list[Finding], readers: list[str], *, quiet: bool) 
             print(f"{safe(file)}: for {name}: {safe(reason)}")
         if not reasons and not quiet:
             print(f"{safe(file)}: for {name}: readable")
+
+
+VERBS: dict[str, Verb] = {"check": (_arguments, command)}

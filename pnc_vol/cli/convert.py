@@ -1,109 +1,118 @@
-"""``pnc-vol convert``: HDF5 to NetCDF and back.
+"""``pnc-vol convert`` and ``repack``: a file written anew, in the other format or without unused space.
 
-Knows: progress bars, tables, exit codes. Does not know: how files are converted (`interop.hdf5`).
+Knows: tables, exit codes. Does not know: how files are converted (`convert.hdf5`) and repacked (`convert.repack`).
 """
 
 from __future__ import annotations
 
-import errno
-import sys
+import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse, add_follow_external, add_quiet, at_least
+from pnc_vol.cli.show import WRITING, bar, counted, expected, fail, human, refuse_address, safe
+from pnc_vol.convert.hdf5 import convert
+from pnc_vol.convert.repack import Repacked, repack
+from pnc_vol.convert.report import LossError, Report
 
-from pnc_vol.cli.shared_options import AllowSparse, FollowExternal, Quiet
-from pnc_vol.cli.show import counted, expected, fail, human, safe
-from pnc_vol.convert.hdf5 import LossError, convert
-from pnc_vol.convert.report import Report
-
-__all__ = ["WRITING", "bar", "command"]
-
-WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""What goes wrong with a target, and not with a source."""
+__all__ = ["VERBS"]
 
 #: Lines of one kind that are printed before the rest is only counted.
 SHOWN = 20
 
 
-def command(
-    source: Annotated[str, typer.Argument(metavar="IN", help="An HDF5 or NetCDF classic file.", show_default=False)],
-    target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write, of the other kind.")],
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Write nothing and exit 1 if anything would be lost.")
-    ] = False,
-    quiet: Quiet = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
-    format: Annotated[
-        str | None, typer.Option("--format", help="For a NetCDF file: CDF-1, CDF-2 or CDF-5 (default).")
-    ] = None,
-    compression: Annotated[
-        str | None, typer.Option("--compression", help="For an HDF5 file: gzip, lzf, or 0 to 9, a level of gzip.")
-    ] = None,
-    follow_external: FollowExternal = False,
-    allow_sparse: AllowSparse = False,
-    block: Annotated[int, typer.Option("--block-mib", min=1, help="Memory for values, in MiB.")] = 16,
-) -> None:
+def _convert_arguments(parser: Parser) -> None:
+    parser.add_argument("source", metavar="IN", help="An HDF5 or NetCDF classic file.")
+    parser.add_argument("target", metavar="OUT", help="The file to write, of the other kind.")
+    parser.flag("--strict", help="Write nothing and exit 1 if anything would be lost.")
+    add_quiet(parser)
+    parser.flag("--overwrite", help="Replace OUT if it exists.")
+    parser.add_argument("--format", help="For a NetCDF file: CDF-1, CDF-2 or CDF-5 (default).")
+    parser.add_argument("--compression", help="For an HDF5 file: gzip, lzf, or 0 to 9, a level of gzip.")
+    add_follow_external(parser)
+    add_allow_sparse(parser)
+    parser.add_argument("--block-mib", type=at_least(1), default=16, help="Memory for values, in MiB.")
+
+
+def convert_command(options: Options) -> int:
     """Copy an HDF5 file to NetCDF, or a NetCDF file to HDF5, and report what was kept."""
-    options: dict[str, Any] = {} if format is None else {"format": format}
-    with expected(source):
+    source, target, compression = options.source, options.target, options.compression
+    chosen: dict[str, Any] = {} if options.format is None else {"format": options.format}
+    with expected(source), _failures_of_target(source, target):
         try:
-            with bar(quiet=quiet) as progress:
+            with bar(quiet=options.quiet) as progress:
                 report = convert(
                     source,
                     target,
                     progress=progress,
-                    block_bytes=block << 20,
-                    strict=strict,
-                    overwrite=overwrite,
+                    block_bytes=options.block_mib << 20,
+                    strict=options.strict,
+                    overwrite=options.overwrite,
                     compression=int(compression) if compression and compression.isdecimal() else compression,
-                    follow_external=follow_external,
-                    allow_sparse=allow_sparse,
-                    **options,
+                    follow_external=options.follow_external,
+                    allow_sparse=options.allow_sparse,
+                    **chosen,
                 )
         except LossError as loss:
-            if not quiet:
+            if not options.quiet:
                 _summary(loss.report, written=False)
-            fail(
-                source,
-                f"{counted(len(loss.report.lost), 'thing')} cannot be kept; {target} was not written (see --strict)",
-                1,
-            )
-        except OSError as error:
-            # A disk that is full is the target's.
-            with expected(target if error.errno in WRITING else source):
-                raise
-        except (TypeError, ValueError) as error:
-            fail(source, error)
-        if not quiet:
+            lost = counted(len(loss.report.lost), "thing")
+            fail(source, f"{lost} cannot be kept; {target} was not written (see --strict)", 1)
+        if not options.quiet:
             _summary(report, written=True)
+    return 0
+
+
+def _repack_arguments(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="A NetCDF classic file.")
+    parser.add_argument("target", metavar="TARGET", nargs="?", help="The file to write.")
+    parser.flag("-i", "--in-place", help="Replace FILE by the new file when that is complete.")
+    parser.flag("-n", "--dry-run", help="Only print how much space would be freed.")
+    parser.flag("--overwrite", help="Replace TARGET if it exists.")
+    parser.add_argument("--format", help="CDF-1, CDF-2 or CDF-5; default: that of FILE.")
+    for name, least, about in (
+        ("--header-reserve", 0, "Bytes to keep free behind the header."),
+        ("--var-align", 1, "Align the data to multiples of so many bytes."),
+        ("--record-align", 1, "Align the records to multiples of so many bytes."),
+    ):
+        parser.add_argument(name, type=at_least(least), metavar="BYTES", help=about)
+    add_quiet(parser)
+
+
+def repack_command(options: Options) -> int:
+    """Free the space of deleted and moved datasets, dropped records and headers, and print how much it was."""
+    file, target, dry_run = options.file, options.target, options.dry_run
+    refuse_address(file)
+    if (target is not None) + options.in_place > 1:
+        fail(file, "give a TARGET or --in-place, not both")
+    if target is None and not options.in_place and not dry_run:
+        fail(file, "give a TARGET, or --in-place to replace it, or --dry-run to see what would be gained")
+    placing = {name: getattr(options, name) for name in ("format", "header_reserve", "var_align", "record_align")}
+    with (
+        expected(file),
+        _ended_tidily(),
+        _failures_of_target(file, file if target is None else target),
+        bar(quiet=options.quiet or dry_run) as progress,
+    ):
+        done = repack(file, target, overwrite=options.overwrite, dry_run=dry_run, progress=progress, **placing)
+    if not options.quiet:
+        for line in _repacked_lines(done, dry_run=dry_run):
+            print(line)
+    return 0
 
 
 @contextmanager
-def bar(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
-    """A progress bar on a terminal; else nothing, and nothing is loaded for it: rich takes 10 MiB."""
-    if quiet or not sys.stdout.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-    )
-    console = Console(highlight=False, markup=False)
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
-
-        def update(done: int, total: int, path: str) -> None:
-            progress.update(task, completed=done, total=total, description=safe(path)[-40:])
-
-        yield update
+def _failures_of_target(source: str, target: str) -> Iterator[None]:
+    """Name the target if the disk is full, and the source if an argument is wrong for it."""
+    try:
+        yield
+    except OSError as error:
+        with expected(target if error.errno in WRITING else source):
+            raise
+    except (TypeError, ValueError) as error:
+        fail(source, error)
 
 
 def _summary(report: Report, *, written: bool) -> None:
@@ -139,8 +148,43 @@ def _list(title: str, entries: list[tuple[str, str]]) -> None:
     # "path -> variable name X" differs in the name alone.
     kinds = Counter(what.rpartition(" name ")[0] or what for _, what in entries)
     for what, count in kinds.most_common(SHOWN):
-        first = next(path for path, said in entries if said.startswith(what))
+        first = next(path for path, text in entries if text.startswith(what))
         more = f" and {count - 1} more" if count > 1 else ""
         print(f"  {safe(first)}{more}: {safe(what)}")
     if len(kinds) > SHOWN:
         print(f"  and {len(kinds) - SHOWN} more kinds")
+
+
+@contextmanager
+def _ended_tidily() -> Iterator[None]:
+    """Let a job scheduler's SIGTERM end the program as an exception does: what is half made goes."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _repacked_lines(done: Repacked, *, dry_run: bool) -> Iterator[str]:
+    """What was gained, for people."""
+    sizes = f"{human(done.before)} -> {human(done.after)}"
+    if not done.written and (not dry_run or not done.gained):
+        yield f"{safe(done.source)}: {human(done.before)}, nothing to gain"
+    elif done.gained < 0:
+        yield f"{safe(done.target)}: {sizes}, {human(-done.gained)} more{' needed' if dry_run else ''}"
+    else:
+        yield f"{safe(done.target)}: {sizes}, {human(done.gained)} {'to gain' if dry_run else 'gained'}"
+    if done.records > 0:
+        yield f"  {human(done.records)} of it were records that no dataset has"
+    if done.missing:
+        yield f"  {human(done.missing)} of data are missing at the end of {safe(done.source)}, and of the new file"
+
+
+VERBS: dict[str, Verb] = {
+    "convert": (_convert_arguments, convert_command),
+    "repack": (_repack_arguments, repack_command),
+}

@@ -6,29 +6,35 @@ Knows: h5py, and which other readers may be installed. Does not know: how any of
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
 
+from pnc_vol.cli.arguments import Options, Parser, Verb
 from pnc_vol.cli.ls import tree
 from pnc_vol.cli.show import expected, fail
-from pnc_vol.convert.hdf5 import convert, open_either
+from pnc_vol.convert.either import open_either
+from pnc_vol.convert.hdf5 import convert
 from pnc_vol.optional import require_h5py
 from pnc_vol.system import REAL, exists, is_folder, scratch_folder
 
-__all__ = ["command", "write_example"]
+__all__ = ["VERBS"]
 
 RECORDS, ROWS, COLUMNS = 3, 4, 6
 
 
-def command(
-    directory: Annotated[
-        str | None, typer.Argument(metavar="DIR", help="Where to write; a new temporary directory by default.")
-    ] = None,
-) -> None:
-    """Write a small HDF5 file, convert it to NetCDF, list it, and read it with other programs."""
+def _arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "directory", metavar="DIR", nargs="?", help="Where to write; a new temporary directory by default."
+    )
 
+
+def command(options: Options) -> int:
+    """Write a small HDF5 file, convert it to NetCDF, list it, and read it with other programs."""
+    directory = options.directory
     where = directory or os.path.join(scratch_folder(), f"pnc-vol-demo-{REAL.token()}")
     with expected(where):
         if not exists(REAL, where):
@@ -41,6 +47,7 @@ def command(
                 fail(path, "it exists already; remove it, or choose another directory")
         for line in _steps(hdf5, netcdf):
             print(line)
+    return 0
 
 
 def write_example(path: str, h5py: Any) -> None:
@@ -52,8 +59,6 @@ def write_example(path: str, h5py: Any) -> None:
     h5py : module
         h5py or pnc_vol: the code is the same for both.
     """
-    import numpy as np
-
     with h5py.File(path, "w") as f:
         f.attrs["title"] = "pnc-vol demo"
         time = f.create_dataset("time", data=np.arange(RECORDS) * 6.0, maxshape=(None,))
@@ -73,7 +78,6 @@ def write_example(path: str, h5py: Any) -> None:
 
 
 def _steps(hdf5: str, netcdf: str) -> Iterator[str]:
-
     h5py = require_h5py("The demo, which converts an HDF5 file,")
     write_example(hdf5, h5py)
     yield f"1. h5py wrote {hdf5}: groups, scales, strings, attributes, an unlimited axis"
@@ -121,12 +125,12 @@ def _readers(path: str) -> Iterator[tuple[str, float]]:
 
 def _ncdump(path: str) -> Iterator[tuple[str, float]]:
     """What the ncdump program reads, if it is installed."""
-    import shutil
-    import subprocess
-
     program = shutil.which("ncdump")
     if program is None:
         return
     text = subprocess.run([program, "-v", "ocean_temperature", path], capture_output=True, text=True, check=True).stdout
     values = text.partition("data:")[2].partition("=")[2].partition(";")[0]
     yield "ncdump", sum(float(value) for value in values.split(","))
+
+
+VERBS: dict[str, Verb] = {"demo": (_arguments, command)}

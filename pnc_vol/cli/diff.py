@@ -1,64 +1,81 @@
 """``pnc-vol diff``: what differs between two files, NetCDF or HDF5.
 
-Knows: what to print, exit codes. Does not know: how values are compared (`comparing`), which format a file is.
+Knows: h5py's objects, which both formats' files have; exit codes. Does not know: which format a file has.
+
+Rules
+-----
+1. Memory is bounded: values are compared in blocks of `BLOCK_BYTES`.
+2. A NaN equals a NaN. Numbers of different types are compared as numbers, without loss.
+3. What one format cannot say is not a difference: chunks, filters, limits of axes, labels across formats. Nor is an
+   attribute ``_FillValue`` that repeats the dataset's own fill value, as NetCDF has it.
+4. References are equal if they lead to the same object and elements, by whatever name.
+5. Values that an HDF5 file keeps in other files are not read, unless that was asked for.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Any
 
-import typer
+import numpy as np
+import numpy.typing as npt
 
-from pnc_vol.cli.comparing import Comparison
-from pnc_vol.cli.shared_options import AllowSparse, AsJson, FollowExternal
-from pnc_vol.cli.show import expected, fail, painted, print_json, safe
-from pnc_vol.convert.hdf5 import open_either
+from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse, add_follow_external, add_json
+from pnc_vol.cli.show import counted, expected, fail, painted, print_json, safe
+from pnc_vol.convert import inspect_hdf5
+from pnc_vol.convert.either import open_either
+from pnc_vol.convert.inspect_hdf5 import outside
+from pnc_vol.convert.references import Meanings
 from pnc_vol.convert.space import declared_by, refuse_sparse
+from pnc_vol.extents.blocks import blocks
+from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
 
-__all__ = ["command"]
+__all__ = ["VERBS"]
+
+BLOCK_BYTES = 4 << 20
+
+Difference = tuple[str, str]
 
 
-def command(
-    first: Annotated[str, typer.Argument(metavar="A", help="A NetCDF classic or HDF5 file.", show_default=False)],
-    second: Annotated[str, typer.Argument(metavar="B", help="The file to compare it with.", show_default=False)],
-    header: Annotated[bool, typer.Option("-h", "--header", help="Compare the headers only, no values.")] = False,
-    tolerance: Annotated[
-        str | None,
-        typer.Option("-t", "--tolerance", metavar="ABS,REL", help="Allow |a-b| <= ABS, or <= REL*max(|a|,|b|)."),
-    ] = None,
-    follow_external: FollowExternal = False,
-    allow_sparse: AllowSparse = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing, only set the exit code.")] = False,
-    as_json: AsJson = False,
-) -> None:
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("first", metavar="A", help="A NetCDF classic or HDF5 file.")
+    parser.add_argument("second", metavar="B", help="The file to compare it with.")
+    parser.flag("-h", "--header", help="Compare the headers only, no values.")
+    parser.add_argument("-t", "--tolerance", metavar="ABS,REL", help="Allow |a-b| <= ABS, or <= REL*max(|a|,|b|).")
+    add_follow_external(parser)
+    add_allow_sparse(parser)
+    parser.flag("-q", "--quiet", help="Print nothing, only set the exit code.")
+    add_json(parser)
+
+
+def command(options: Options) -> int:
     """Compare objects, attributes, dimensions and values.
 
     Exit code: 0 if they are the same, 1 if they differ, 2 if one cannot be read.
     """
-
-    absolute, relative = _tolerance(tolerance)
+    first, second, follow = options.first, options.second, options.follow_external
+    absolute, relative = _tolerance(options.tolerance)
     count = 0
     found: list[dict[str, str]] = []
     with expected(first), open_either(first) as a, expected(second), open_either(second) as b:
-        for path, opened in ((first, a), (second, b)) if not header else ():
-            refuse_sparse(path, declared_by(opened, follow_external=follow_external), allowed=allow_sparse)
+        for path, opened in ((first, a), (second, b)) if not options.header else ():
+            refuse_sparse(path, declared_by(opened, follow_external=follow), allowed=options.allow_sparse)
         comparison = Comparison(
-            a, b, values=not header, absolute=absolute, relative=relative, follow_external=follow_external
+            a, b, values=not options.header, absolute=absolute, relative=relative, follow_external=follow
         )
         for path, sentence in comparison:
             count += 1
-            if quiet:
+            if options.quiet:
                 break
-            if as_json:
+            if options.as_json:
                 found.append({"path": path, "what": sentence})
             else:
                 print(f"{painted(safe(path), 'yellow')}: {safe(sentence)}")
-    if as_json and not quiet:
+    if options.as_json and not options.quiet:
         print_json({"files": [first, second], "same": not count, "differences": found})
-    if count:
-        if not (quiet or as_json):
-            print(f"{count} difference{'s' if count > 1 else ''}")
-        raise typer.Exit(1)
+    if count and not (options.quiet or options.as_json):
+        print(counted(count, "difference"))
+    return int(count > 0)
 
 
 def _tolerance(text: str | None) -> tuple[float, float]:
@@ -72,3 +89,272 @@ def _tolerance(text: str | None) -> tuple[float, float]:
     if not (absolute >= 0 and relative >= 0):
         fail("-t", f"{text!r} is not a tolerance; two numbers >= 0 are needed, as in -t 1e-6,1e-9")
     return absolute, relative
+
+
+class Comparison:
+    """Iterates over ``(path, sentence)``, one for each difference.
+
+    Parameters
+    ----------
+    first, second : File
+        Open files.
+    values : bool
+        Compare the values of datasets too.
+    absolute, relative : float
+        Floats are equal if ``|a-b| <= absolute`` or ``|a-b| <= relative * max(|a|, |b|)``.
+    follow_external : bool
+        Compare values that HDF5 files keep in other files, too.
+    """
+
+    def __init__(
+        self,
+        first: Any,
+        second: Any,
+        *,
+        values: bool = True,
+        absolute: float = 0.0,
+        relative: float = 0.0,
+        follow_external: bool = False,
+    ) -> None:
+        self.first, self.second = first, second
+        self.meanings = Meanings(first), Meanings(second)
+        self.follow_external = follow_external
+        self.values = values
+        self.absolute, self.relative = absolute, relative
+        self.same_kind = inspect_hdf5.is_hdf5(first) == inspect_hdf5.is_hdf5(second)
+
+    def __iter__(self) -> Iterator[Difference]:
+        yield from self._attributes("/", self.first, self.second)
+        yield from self._groups("", self.first, self.second, ())
+
+    # ------------------------------------------------------------------------------------------ objects
+
+    def _groups(self, path: str, a: Any, b: Any, above: tuple[Any, ...]) -> Iterator[Difference]:
+        mine, other = (_members(group, types=self.same_kind) for group in (a, b))
+        for name in mine.keys() - other.keys():
+            yield f"{path}/{name}", "only in the first file"
+        for name in other.keys() - mine.keys():
+            yield f"{path}/{name}", "only in the second file"
+        for name in mine:
+            if name not in other:
+                continue
+            here = f"{path}/{name}"
+            if mine[name] != other[name]:
+                yield here, f"{mine[name]} in the first file, {other[name]} in the second"
+            elif mine[name] == "group":
+                # A hard link may lead back up; what is above is being compared already.
+                if a[name] not in above:
+                    yield from self._attributes(here, a[name], b[name])
+                    yield from self._groups(here, a[name], b[name], (*above, a[name]))
+            elif mine[name] == "dataset":
+                yield from self._datasets(here, a[name], b[name])
+
+    def _datasets(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
+        for side, which in ((a, "first"), (b, "second")):
+            if not self.follow_external and (there := outside(side)):
+                yield path, f"not compared, the {which} file has its values elsewhere: {there}"
+                return
+        yield from self._attributes(path, a, b)
+        yield from self._dimensions(path, a, b)
+        if (said := _types(a)) != (other := _types(b)):
+            yield path, f"type {said} in the first file, {other} in the second"
+        if a.shape != b.shape:
+            yield path, f"shape {a.shape} in the first file, {b.shape} in the second"
+        elif self.values and a.shape is not None and _comparable(a.dtype, b.dtype):
+            yield from self._values(path, a, b)
+
+    def _dimensions(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
+        if inspect_hdf5.scale_name(a) != inspect_hdf5.scale_name(b) and (
+            self.same_kind or (inspect_hdf5.scale_name(a) is None) != (inspect_hdf5.scale_name(b) is None)
+        ):
+            yield path, "a dimension scale in one file, or of another name"
+        for axis in range(min(len(a.shape or ()), len(b.shape or ()))):
+            mine, other = (_scales(obj, axis) for obj in (a, b))
+            if mine != other:
+                yield path, f"axis {axis} has the scales {mine} in the first file, {other} in the second"
+            if self.same_kind:
+                label, other_label = (inspect_hdf5.axis_label(obj, axis) for obj in (a, b))
+                if label != other_label:
+                    yield path, f"axis {axis} is called {label!r} in the first file, {other_label!r} in the second"
+        if self.same_kind and a.maxshape != b.maxshape and a.shape == b.shape:
+            yield path, f"limits {a.maxshape} in the first file, {b.maxshape} in the second"
+
+    def _attributes(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
+        hidden = inspect_hdf5.bookkeeping(a) | inspect_hdf5.bookkeeping(b) | self._implied(a, b)
+        mine = [name for name in a.attrs if name not in hidden]
+        other = [name for name in b.attrs if name not in hidden]
+        for name in mine:
+            where = f"{path}@{name}"
+            if name not in other:
+                yield where, "only in the first file"
+            elif sentence := self._attribute(a, b, name):
+                yield where, sentence
+        for name in other:
+            if name not in mine:
+                yield f"{path}@{name}", "only in the second file"
+
+    def _implied(self, a: Any, b: Any) -> frozenset[str]:
+        """``_FillValue``, if it is in one file only and repeats the fill value that both datasets have."""
+        name = "_FillValue"
+        if not hasattr(a, "fillvalue") or not hasattr(b, "fillvalue") or (name in a.attrs) == (name in b.attrs):
+            return frozenset()
+        fills = [_normal(side.fillvalue) for side in (a, b)]
+        said = [_normal(side.attrs[name]) for side in (a, b) if name in side.attrs]
+        return frozenset({name}) if all(_same(fills[0], other) for other in (*fills, *said)) else frozenset()
+
+    def _attribute(self, a: Any, b: Any, name: str) -> str:
+        try:
+            (mine, shape, dtype), (other, other_shape, other_dtype) = (
+                inspect_hdf5.attribute(obj, name) for obj in (a, b)
+            )
+        except (OSError, TypeError, ValueError, NotImplementedError) as error:
+            return f"cannot be compared: {error}"
+        if _kind(dtype) != _kind(other_dtype):
+            return f"type {_kind(dtype)} in the first file, {_kind(other_dtype)} in the second"
+        if shape != other_shape:
+            return f"shape {shape} in the first file, {other_shape} in the second"
+        if shape is None:
+            return ""
+        wrong = self._unequal(np.asarray(mine), np.asarray(other))
+        return f"{_short(mine)} in the first file, {_short(other)} in the second" if wrong.any() else ""
+
+    # ------------------------------------------------------------------------------------------- values
+
+    def _values(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
+        if 0 in a.shape:
+            return
+        itemsize = max(inspect_hdf5.bytes_in_memory(side) for side in (a, b))
+        chunks = None
+        for side in (a, b):
+            if inspect_hdf5.is_hdf5(side):
+                chunks = chunks or side.chunks
+        count, largest, where, pair = 0, 0.0, None, None
+        for block in blocks(a.shape, itemsize, BLOCK_BYTES, chunks):
+            mine, other = np.asarray(a[block or ()]), np.asarray(b[block or ()])
+            wrong = self._unequal(mine, other)
+            found = int(np.count_nonzero(wrong))
+            if not found:
+                continue
+            count += found
+            largest = max(largest, _distance(mine[wrong], other[wrong]))
+            if where is None:
+                at = np.unravel_index(int(wrong.argmax()), wrong.shape)
+                where = [int(i) + axis.start for i, axis in zip(at, block, strict=True)]
+                pair = mine[at], other[at]
+        if pair is not None:
+            place = f"the first at {where}: " if where else ""
+            apart = f", at most {largest:.6g} apart" if largest else ""
+            yield path, f"{count} of {a.size} values differ, {place}{_short(pair[0])} and {_short(pair[1])}{apart}"
+
+    def _unequal(self, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Where two arrays of one shape differ."""
+        texts = all(x.dtype.kind in "SU" or check_string_dtype(x.dtype) is not None for x in (a, b))
+        if texts:
+            return np.asarray(_as_bytes(a) != _as_bytes(b), dtype=np.bool_)
+        if a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
+            if all(inspect_hdf5.refers(x.dtype) or (x.dtype.kind == "O" and not x.dtype.metadata) for x in (a, b)):
+                a, b = (meaning.values(side) for meaning, side in zip(self.meanings, (a, b), strict=True))
+            pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
+            return np.array([not _same(x, y) for x, y in pairs], dtype=bool).reshape(a.shape)
+        unequal: npt.NDArray[np.bool_] = np.asarray(a != b)
+        if not unequal.any():
+            return unequal
+        if a.dtype.kind in "fc" and b.dtype.kind in "fc":
+            unequal &= ~(np.isnan(a) & np.isnan(b))
+        if (self.absolute or self.relative) and "b" not in (a.dtype.kind, b.dtype.kind):
+            with np.errstate(all="ignore"):
+                wide, other = (x.astype(np.result_type(x.dtype, np.float64)) for x in (a, b))
+                apart = np.abs(wide - other)
+                near = apart <= self.absolute
+                near |= apart <= self.relative * np.maximum(np.abs(wide), np.abs(other))
+            # Infinities of different signs, and an infinity and a number, are never near.
+            unequal &= ~(near & np.isfinite(apart))
+        return unequal
+
+
+def _members(group: Any, *, types: bool) -> dict[str, str]:
+    """What each member of a group is; named types only if asked for."""
+    found = {}
+    for name in group:
+        try:
+            link = group.get(name, getlink=True)
+            if type(link).__name__ != "HardLink":
+                found[name] = repr(link)
+                continue
+            member = group[name]
+        except (KeyError, OSError, TypeError):
+            found[name] = "something that cannot be opened"
+            continue
+        kind = inspect_hdf5.kind_of_object(member)
+        bare = kind == "dataset" and inspect_hdf5.bare_dimension(member)
+        if not bare and (types or kind != "type"):
+            found[name] = kind
+    return found
+
+
+def _scales(dataset: Any, axis: int) -> list[str]:
+    """Paths of an axis' scales; netCDF-4's dimensions without a variable are names only, and do not count."""
+    paths = inspect_hdf5.axis_scales(dataset, axis)
+    return sorted(path for path in paths if not inspect_hdf5.bare_dimension(dataset.file[path]))
+
+
+def _types(dataset: Any) -> str:
+    try:
+        return _kind(dataset.dtype)
+    except (TypeError, ValueError) as error:
+        return f"without a numpy equivalent ({error})"
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    """The type in words that do not tell byte order, nor how long strings may be."""
+    if check_string_dtype(dtype) is not None:
+        return "string"
+    members = check_enum_dtype(dtype)
+    base = dtype.newbyteorder("=").str.lstrip("<=>|") if dtype.names is None else str(dtype)
+    return f"enum {base} {dict(sorted(members.items()))}" if members is not None else base
+
+
+def _comparable(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
+    """Whether a comparison of values means anything."""
+    return (check_string_dtype(a) is None) == (check_string_dtype(b) is None)
+
+
+def _as_bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Texts as bytes without NULs at their ends, whatever they were stored as."""
+    if values.dtype.kind == "S":
+        return values.astype(object)
+    texts = np.empty(values.size, object)
+    texts[:] = [v.encode("utf-8", "surrogateescape") if isinstance(v, str) else v for v in values.reshape(-1)]
+    return texts.reshape(values.shape)
+
+
+def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
+    """The largest finite difference of numbers."""
+    if a.dtype.kind not in "iufc" or b.dtype.kind not in "iufc":
+        return 0.0
+    with np.errstate(all="ignore"):
+        apart = np.abs(a.astype(np.result_type(a.dtype, np.float64)) - b)
+    apart = apart[np.isfinite(apart)]
+    return float(apart.max()) if apart.size else 0.0
+
+
+def _normal(value: Any) -> Any:
+    """A fill value as plain Python has it: texts as bytes, whatever they are stored as."""
+    plain = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+    return plain.encode("utf-8", "surrogateescape") if isinstance(plain, str) else plain
+
+
+def _short(value: Any) -> str:
+    """A value in a few words."""
+    text = repr(value.tolist()) if isinstance(value, (np.ndarray, np.generic)) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two elements are the same, whatever they are made of; NaN is the same as NaN."""
+    if isinstance(a, (tuple, list, np.ndarray)) and isinstance(b, (tuple, list, np.ndarray)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b or (a != a and b != b))
+
+
+VERBS: dict[str, Verb] = {"diff": (_arguments, command)}

@@ -15,21 +15,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 import pnc_vol
 from pnc_vol.api.hints import read_hint_file
-from pnc_vol.cli.shared_options import AsJson
+from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
 from pnc_vol.cli.show import expected, fail, human, painted, print_json, refuse_address, safe
-from pnc_vol.settings.options import Options, hints_file, launched, resolve
+from pnc_vol.settings.options import Options as FileOptions
+from pnc_vol.settings.options import hints_file, launched, resolve
 from pnc_vol.system import REAL, exists, free_bytes, in_memory, is_folder, scratch_folder, temporary_directory
 from pnc_vol.system.full_io import write_all
 
-__all__ = ["command"]
+__all__ = ["VERBS"]
 
-PACKAGES = ("numpy", "h5py", "mpi4py", "netCDF4", "xarray", "dask", "fsspec", "typer", "rich")
+PACKAGES = ("numpy", "h5py", "mpi4py", "netCDF4", "xarray", "dask", "fsspec")
 SPEED = 64 << 20
 """Bytes that are written to try how fast a folder is."""
 PATIENCE = 60
@@ -38,31 +37,35 @@ PATIENCE = 60
 Found = dict[str, Any]
 
 
-def command(
-    folder: Annotated[str, typer.Argument(metavar="[FOLDER]", help="Where files are to be written.")] = ".",
-    as_json: AsJson = False,
-) -> None:
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="Where files are to be written.")
+    add_json(parser)
+
+
+def command(options: Options) -> int:
     """Say what is installed, which options are in force and what set them, what the file system of FOLDER can do,
     and what would be faster. Writes a temporary file of 64 MiB in FOLDER."""
+    folder = options.folder
     if exists(REAL, folder) and not is_folder(REAL, folder):
         fail(folder, "it is a file; name the directory where files are to be written")
     refuse_address(folder)
     if not exists(REAL, folder):
         fail(folder, "there is no such directory; check the name")
     with expected(folder):
-        options, hints = _options(folder)
+        in_force, hints = _options(folder)
         disk = _file_system(folder)
-    found: Found = {"versions": _versions(), "mpi": _mpi(), "options": options, "hints": hints, "file system": disk}
+    found: Found = {"versions": _versions(), "mpi": _mpi(), "options": in_force, "hints": hints, "file system": disk}
     found["advice"] = _advice(found)
-    if as_json:
+    if options.as_json:
         print_json(found)
-        return
+        return 0
     for title, part in found.items():
         print(painted(title, "bold"))
         lines = [f"* {line}" for line in part] if isinstance(part, list) else []
         lines += [f"{name:26} {value}" for name, value in part.items()] if isinstance(part, dict) else []
         for line in lines:
             print(f"  {safe(line)}")
+    return 0
 
 
 def _versions() -> Found:
@@ -117,7 +120,7 @@ def _options(folder: str) -> tuple[Found, Found]:
     given = resolve({"hints": None}, from_file=from_file)
     options = {
         name: f"{value!r}" + ("" if value == default else f"  (default {default!r})")
-        for name, value, default in zip(Options._fields, given, Options(), strict=True)
+        for name, value, default in zip(FileOptions._fields, given, FileOptions(), strict=True)
         if name not in ("hints", "sources", "system", "deferred_close")
     }
     hints = {name: f"set by {source}" for name, source in given.sources.items()}
@@ -186,9 +189,11 @@ def _advice(found: Found) -> list[str]:
         advice.append(f"{local} is another file system: e10_cache_path={local} hides this one behind it, if it is fast")
     if found["mpi"].get("launched") is False and found["versions"]["mpi4py"] != "not installed":
         advice.append("this is one process; under mpiexec, File(..., comm=comm) writes from all ranks together")
-    for name, extra in (("h5py", "hdf5"), ("rich", "cli")):
-        if found["versions"][name] == "not installed":
-            advice.append(f"{name} is not installed: pip install 'pnc-vol[{extra}]'")
+    if found["versions"]["h5py"] == "not installed":
+        advice.append("h5py is not installed: pip install 'pnc-vol[hdf5]'")
     if sys.flags.dev_mode:
         advice.append("Python runs in development mode, which is slow")
     return advice or ["nothing"]
+
+
+VERBS: dict[str, Verb] = {"doctor": (_arguments, command)}

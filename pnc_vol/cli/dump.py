@@ -1,26 +1,79 @@
-"""``pnc-vol dump``: the text form of a classic file, as ncdump prints it.
+"""``pnc-vol dump``: the text form of a classic file, as ncdump prints it, from its header and its bytes.
 
-Knows: standard output. Does not know: CDL (`cdl`), the file's bytes (`stored`).
+Knows: standard output, the bytes of a file. Does not know: CDL (`cdl`), h5py's view of a file.
+
+Rules
+-----
+1. A block of values has at most `BLOCK_BYTES` bytes and `BLOCK_VALUES` values, whatever the variable is.
+2. What the header declares beyond the end of the file reads as zeros, as with the NetCDF libraries.
+3. A file on this machine is read without `File`, which would take as long to load as the rest of the command.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import typer
+import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.cli import cdl
-from pnc_vol.cli.classic_file import FileReader, StoredFile, open_stored
-from pnc_vol.cli.shared_options import AllowSparse
+from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse
 from pnc_vol.cli.show import FAILED, expected, fail, on_disk
+from pnc_vol.convert.header_bytes import with_header
 from pnc_vol.convert.space import declared_by_header, refuse_sparse
+from pnc_vol.disk.naming import check_place
 from pnc_vol.format import sizes
-from pnc_vol.format.types import CHAR
+from pnc_vol.format.decode import Decoded, decode
+from pnc_vol.format.model import Header, Var
+from pnc_vol.format.types import CHAR, TYPES
+from pnc_vol.mapping.markers import marker_attr
+from pnc_vol.system import REAL, System
+from pnc_vol.system.full_io import read_at
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from pnc_vol.cli.dump_opened import OpenedFile
+
+__all__ = ["VERBS"]
+
+BLOCK_BYTES = 1 << 20
+BLOCK_VALUES = 1 << 16
+
+#: Records are read with what lies between them if the variable has at least this part of each.
+DENSE = 8
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="A NetCDF classic file; - is standard input.")
+    parser.flag("-h", "--header", help="Print the header only, no data.")
+    parser.add_argument("-v", "--variables", metavar="NAME,...", help="Print data of these variables only.")
+    add_allow_sparse(parser)
+
+
+def command(options: Options) -> int:
+    """Print a file as CDL, the text that ncgen reads, just as ncdump does."""
+    file = options.file
+    with expected(file, code=FAILED), on_disk(file) as path, _open_stored(path) as stored:
+        wanted = options.variables.split(",") if options.variables is not None else None
+        known = {var.name for var in stored.header.vars}
+        for name in wanted or ():
+            if name not in known:
+                fail(file, f"there is no variable {name!r}; see pnc-vol dump -h", FAILED)
+        if not options.header:
+            refuse_sparse(file, declared_by_header(stored.header, stored.nbytes), allowed=options.allow_sparse)
+        name = re.split(r"/", path)[-1]
+        stem = name.rpartition(".")[0] if "." in name else name
+        sections = None if options.header else _sections(stored, wanted)
+        terminal = sys.stdout.isatty()
+        out = sys.stdout.buffer
+        for part in cdl.document(stem, stored.header, sections):
+            out.write(_for_terminal(part) if terminal else part)
+        out.flush()
+    return 0
 
 
 def _for_terminal(part: bytes) -> bytes:
@@ -36,41 +89,8 @@ def _escaped(character: str) -> str:
     return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
-def command(
-    file: Annotated[
-        str,
-        typer.Argument(help="A NetCDF classic file (CDF-1, CDF-2, CDF-5); - is standard input.", show_default=False),
-    ],
-    header: Annotated[bool, typer.Option("-h", "--header", help="Print the header only, no data.")] = False,
-    variables: Annotated[
-        str | None,
-        typer.Option("-v", "--variables", metavar="NAME,...", help="Print data of these variables only."),
-    ] = None,
-    allow_sparse: AllowSparse = False,
-) -> None:
-    """Print a file as CDL, the text that ncgen reads, just as ncdump does."""
-
-    with expected(file, code=FAILED), on_disk(file) as path, open_stored(path) as stored:
-        wanted = variables.split(",") if variables is not None else None
-        known = {var.name for var in stored.header.vars}
-        for name in wanted or ():
-            if name not in known:
-                fail(file, f"there is no variable {name!r}; see pnc-vol dump -h", FAILED)
-        if not header:
-            refuse_sparse(file, declared_by_header(stored.header, stored.nbytes), allowed=allow_sparse)
-        name = re.split(r"/", path)[-1]
-        stem = name.rpartition(".")[0] if "." in name else name
-        sections = None if header else _sections(stored, wanted)
-        terminal = sys.stdout.isatty()
-        out = sys.stdout.buffer
-        for part in cdl.document(stem, stored.header, sections):
-            out.write(_for_terminal(part) if terminal else part)
-        out.flush()
-
-
-def _sections(stored: StoredFile | FileReader, wanted: list[str] | None) -> Iterator[bytes]:
+def _sections(stored: StoredFile | OpenedFile, wanted: list[str] | None) -> Iterator[bytes]:
     """The data of each variable that has any."""
-
     for var in stored.header.vars:
         shape = sizes.shape(stored.header, var)
         if (wanted is not None and var.name not in wanted) or 0 in shape:
@@ -78,3 +98,100 @@ def _sections(stored: StoredFile | FileReader, wanted: list[str] | None) -> Iter
         rows = cdl.TextRows(var, shape) if var.type == CHAR else cdl.Rows(var, shape)
         for values in stored.values(var):
             yield from rows.feed(values)
+
+
+class StoredFile:
+    """A classic file, open for reading.
+
+    Parameters
+    ----------
+    path : path-like
+    system : System
+
+    Raises
+    ------
+    FormatError
+        The header is wrong.
+    OSError
+        The file cannot be read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, system: System = REAL) -> None:
+        self.system = system
+        check_place(system.stat(path), os.fspath(path), exclusive=False)
+        self.fd = system.open(path, os.O_RDONLY)
+        try:
+            self.decoded: Decoded = with_header(system, self.fd, partial(decode, tolerant_order=True))
+            if marker_attr(self.decoded.header.attrs) is not None:
+                from pnc_vol.layout.registry import refuse_other_layouts
+
+                refuse_other_layouts(os.fspath(path), self.decoded.header)
+        except BaseException:
+            system.close(self.fd)
+            raise
+        self.header: Header = self.decoded.header
+        self.nbytes: int = system.fstat(self.fd).st_size
+
+    def __enter__(self) -> StoredFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.system.close(self.fd)
+
+    def values(self, var: Var) -> Iterator[npt.NDArray[Any]]:
+        """The values of a variable in C order, as 1-D arrays in native byte order."""
+        dtype = TYPES[var.type].dtype
+        inner = sizes.inner_bytes(self.header, var)
+        if not sizes.is_record(self.header, var):
+            pieces = self._range(var.begin, inner, dtype.itemsize)
+        else:
+            pieces = self._records(var, inner, dtype.itemsize)
+        for piece in pieces:
+            values = piece.view(dtype)
+            yield values if dtype.kind == "S" else values.astype(dtype.newbyteorder("="))
+
+    def _read(self, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
+        data = bytearray(nbytes)
+        read_at(self.system, self.fd, data, offset)
+        return np.frombuffer(data, np.uint8)
+
+    def _range(self, begin: int, nbytes: int, itemsize: int) -> Iterator[npt.NDArray[np.uint8]]:
+        step = min(BLOCK_BYTES // itemsize, BLOCK_VALUES) * itemsize
+        for at in range(0, nbytes, step):
+            yield self._read(begin + at, min(step, nbytes - at))
+
+    def _records(self, var: Var, inner: int, itemsize: int) -> Iterator[npt.NDArray[np.uint8]]:
+        stride = sizes.record_size(self.header)
+        numrecs = self.header.numrecs
+        if inner == 0:
+            return
+        # The budget is one of values and, for records read with their surroundings, one of bytes.
+        batch = min(BLOCK_VALUES * itemsize, BLOCK_BYTES) // inner
+        if inner * DENSE >= stride:
+            batch = min(batch, DENSE * BLOCK_BYTES // stride)
+        if batch < 1:
+            for record in range(numrecs):
+                yield from self._range(var.begin + record * stride, inner, itemsize)
+            return
+        for first in range(0, numrecs, batch):
+            count = min(batch, numrecs - first)
+            start = var.begin + first * stride
+            if inner * DENSE < stride:
+                parts = [self._read(start + i * stride, inner) for i in range(count)]
+                yield np.concatenate(parts)
+                continue
+            span = self._read(start, (count - 1) * stride + inner)
+            rows = np.lib.stride_tricks.as_strided(span, (count, inner), (stride, 1))
+            yield np.ascontiguousarray(rows).reshape(-1)
+
+
+def _open_stored(path: str) -> StoredFile | OpenedFile:
+    """A classic file, or a set of subfiles by its name, or what is under an address."""
+    if os.path.isfile(path):
+        return StoredFile(path)
+    from pnc_vol.cli.dump_opened import opened
+
+    return opened(path) or StoredFile(path)
+
+
+VERBS: dict[str, Verb] = {"dump": (_arguments, command)}

@@ -5,65 +5,56 @@ Knows: groups, datasets, attributes. Does not know: which of the two formats it 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
 
 from pnc_vol.api import display
 from pnc_vol.api.arguments import is_address
-from pnc_vol.cli.shared_options import AsJson
-from pnc_vol.cli.show import FAILED, expected, fail, on_disk, painted, print_json, safe
+from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
+from pnc_vol.cli.show import FAILED, each, expected, fail, on_disk, painted, print_json, safe
 from pnc_vol.convert import inspect_hdf5
-from pnc_vol.convert.hdf5 import open_either
+from pnc_vol.convert.either import open_either
 from pnc_vol.file.finding import is_set
 from pnc_vol.system import REAL, exists, is_folder
 
-__all__ = ["command", "tree"]
+__all__ = ["VERBS", "tree"]
 
 #: Values of an attribute that are printed.
 SHOWN = 8
 WIDTH = 24
 
 
-def command(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE[/PATH]...",
-            help="NetCDF classic or HDF5 files, each with a path in it; - is standard input.",
-            show_default=False,
-        ),
-    ],
-    recursive: Annotated[bool, typer.Option("-r", "--recursive", help="List everything below, by path.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Also list attributes, dimensions and fill values.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List the contents of files: names, shapes, types."""
+def _arguments(parser: Parser) -> None:
+    parser.files(
+        "files", metavar="FILE[/PATH]",
+        help="NetCDF classic or HDF5 files, each with a path in it; - is standard input.",
+    )  # fmt: skip
+    parser.flag("-r", "--recursive", help="List everything below, by path.")
+    parser.flag("-v", "--verbose", help="Also list attributes, dimensions and fill values.")
+    add_json(parser)
 
-    code = 0
-    told: list[dict[str, Any]] = []
-    for number, file in enumerate(files):
-        # One file that cannot be read is said and counted; the others are listed all the same.
-        try:
-            if as_json:
-                told.append(_told(file, recursive=recursive))
-                continue
-            if len(files) > 1:
-                print(f"{'' if not number else chr(10)}{painted(safe(file), 'bold')}:")
-            _list(file, recursive=recursive, verbose=verbose)
-        except SystemExit as end:
-            if sys.stdout is None:
-                # nobody reads what is printed
-                raise
-            code = end.code if isinstance(end.code, int) else FAILED
-    if as_json:
-        print_json(told)
-    raise typer.Exit(code)
+
+def command(options: Options) -> int:
+    """List the contents of files: names, shapes, types."""
+    answers: list[dict[str, Any]] = []
+
+    def one(file: str) -> None:
+        if options.as_json:
+            answers.append(_as_json(file, recursive=options.recursive))
+            return
+        if len(options.files) > 1:
+            print(f"{'' if file is options.files[0] else chr(10)}{painted(safe(file), 'bold')}:")
+        with _opened(file) as obj:
+            for line in tree(obj, recursive=options.recursive, verbose=options.verbose):
+                print(line)
+
+    code = each(options.files, one)
+    if options.as_json:
+        print_json(answers)
+    return code
 
 
 @contextmanager
@@ -76,15 +67,8 @@ def _opened(file: str) -> Iterator[Any]:
         yield opened[inner or "/"]
 
 
-def _list(file: str, *, recursive: bool, verbose: bool) -> None:
-    """Print what is under one name."""
-    with _opened(file) as obj:
-        for line in tree(obj, recursive=recursive, verbose=verbose):
-            print(line)
-
-
-def _told(file: str, *, recursive: bool) -> dict[str, Any]:
-    """What is under one name, as JSON has it: objects with their attributes, by path."""
+def _as_json(file: str, *, recursive: bool) -> dict[str, Any]:
+    """The objects under one name with their attributes, by path, for JSON."""
     with _opened(file) as obj:
         found = [obj]
         if hasattr(obj, "keys"):
@@ -100,17 +84,17 @@ def _told(file: str, *, recursive: bool) -> dict[str, Any]:
 def _object(obj: Any) -> dict[str, Any]:
     hidden = inspect_hdf5.bookkeeping(obj)
     names = [name for name in obj.attrs if name not in hidden]
-    said = {"path": obj.name, "kind": inspect_hdf5.kind_of_object(obj)}
+    found = {"path": obj.name, "kind": inspect_hdf5.kind_of_object(obj)}
     if hasattr(obj, "shape"):
         axes = range(len(obj.shape or ()))
-        said |= {
+        found |= {
             "shape": obj.shape,
             "maxshape": obj.maxshape,
             "type": type_name(obj),
             "labels": [inspect_hdf5.axis_label(obj, axis) for axis in axes],
             "scales": [inspect_hdf5.axis_scales(obj, axis) for axis in axes],
         }
-    return said | {"attributes": {name: _attribute(obj, name) for name in names}}
+    return found | {"attributes": {name: _attribute(obj, name) for name in names}}
 
 
 def _attribute(obj: Any, name: str) -> Any:
@@ -215,7 +199,6 @@ def type_name(dataset: Any) -> str:
 
 
 def _details(dataset: Any) -> Iterator[str]:
-
     if (scale := inspect_hdf5.scale_name(dataset)) is not None:
         yield f"    dimension scale {safe(repr(scale)) if scale else ''}".rstrip()
     for axis in range(len(dataset.shape or ())):
@@ -234,7 +217,6 @@ def _details(dataset: Any) -> Iterator[str]:
 def _attributes(obj: Any, verbose: bool) -> Iterator[str]:
     if not verbose:
         return
-
     hidden = inspect_hdf5.bookkeeping(obj)
     for name in obj.attrs:
         if name not in hidden:
@@ -243,8 +225,6 @@ def _attributes(obj: Any, verbose: bool) -> Iterator[str]:
 
 def _shown(obj: Any, name: str) -> str:
     """The value of an attribute, cut short."""
-    import numpy as np
-
     try:
         value = obj.attrs[name]
     except (OSError, TypeError, ValueError, KeyError) as error:
@@ -259,3 +239,6 @@ def _shown(obj: Any, name: str) -> str:
     more = f", ... {array.size} values" if array.size > SHOWN else ""
     brackets = f"[{values}{more}]" if array.shape else values
     return safe(f"{brackets} {array.dtype.name if array.dtype.kind != 'O' else ''}".rstrip())
+
+
+VERBS: dict[str, Verb] = {"ls": (_arguments, command)}

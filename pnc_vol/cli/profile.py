@@ -11,15 +11,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
-
+from pnc_vol.cli.arguments import Options, Parser, Verb
 from pnc_vol.cli.show import expected, fail, safe
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_whole, write_whole
 
-__all__ = ["PHASES", "Span", "command", "spans_of", "summed"]
+__all__ = ["PHASES", "VERBS", "Span", "spans_of", "summed"]
 
 PHASES = {
     "exchange": "waiting for other ranks in exchanges",
@@ -87,22 +86,20 @@ def summed(spans: Iterable[Span]) -> dict[str, dict[tuple[int, int], float]]:
     return {phase: dict(by) for phase, by in found.items()}
 
 
-def command(
-    timelines: Annotated[
-        list[str], typer.Argument(metavar="RUN.json...", help="Timelines, one of each rank.", show_default=False)
-    ],
-    rounds: Annotated[bool, typer.Option("--rounds", help="Print the slowest rank of each round, too.")] = False,
-    csv: Annotated[str, typer.Option("--csv", metavar="FILE", help="Write rank, round and phase as CSV.")] = "",
-    plot: Annotated[
-        str, typer.Option("--plot", metavar="FILE.png", help="Draw the timelines and the sums (needs matplotlib).")
-    ] = "",
-) -> None:
+def _arguments(parser: Parser) -> None:
+    parser.files("timelines", metavar="RUN.json", help="Timelines, one of each rank.")
+    parser.flag("--rounds", help="Print the slowest rank of each round, too.")
+    parser.add_argument("--csv", metavar="FILE", help="Write rank, round and phase as CSV.")
+    parser.add_argument("--plot", metavar="FILE.png", help="Draw the timelines and the sums (needs matplotlib).")
+
+
+def command(options: Options) -> int:
     """Sum the phases of collective writes by rank and round, from timelines (``driver="trace(file=run.json) | ..."``).
 
     The column "slowest" adds up the slowest rank of each round; "mean" is the mean of the ranks' sums.
     """
     spans: list[Span] = []
-    for path in timelines:
+    for path in options.timelines:
         with expected(path):
             text = read_whole(REAL, path, limit=_MOST_BYTES)
         try:
@@ -110,16 +107,20 @@ def command(
         except ValueError:
             fail(path, "it is no timeline; the driver 'trace(file=...) | ...' writes one")
     if not spans:
-        fail(timelines[0], "no phases were recorded; use driver='trace(file=...) | cache | ...', and several ranks")
+        fail(
+            options.timelines[0],
+            "no phases; use driver='trace(file=...) | cache | ...', and several ranks",
+        )
     sums = summed(spans)
     _print_sums(sums)
-    if rounds:
+    if options.rounds:
         _print_rounds(sums)
-    if csv:
-        with expected(csv):
-            write_whole(REAL, csv, _as_csv(sums).encode())
-    if plot:
-        _draw(spans, sums, plot)
+    if options.csv:
+        with expected(options.csv):
+            write_whole(REAL, options.csv, _as_csv(sums).encode())
+    if options.plot:
+        _draw(spans, sums, options.plot)
+    return 0
 
 
 def _slowest(by: Mapping[tuple[int, int], float]) -> dict[int, tuple[float, int]]:
@@ -133,13 +134,13 @@ def _slowest(by: Mapping[tuple[int, int], float]) -> dict[int, tuple[float, int]
 def _print_sums(sums: Mapping[str, Mapping[tuple[int, int], float]]) -> None:
     ranks = sorted({rank for by in sums.values() for rank, _ in by})
     numbers = {number for by in sums.values() for _, number in by}
-    typer.echo(f"{len(ranks)} ranks, {len(numbers)} rounds; seconds")
-    typer.echo(f"{'phase':16s} {'slowest':>10s} {'mean':>10s} {'least':>10s} {'most':>10s}  rank")
+    print(f"{len(ranks)} ranks, {len(numbers)} rounds; seconds")
+    print(f"{'phase':16s} {'slowest':>10s} {'mean':>10s} {'least':>10s} {'most':>10s}  rank")
     for phase, by in sums.items():
         each = {rank: sum(seconds for (one, _), seconds in by.items() if one == rank) for rank in ranks}
         most = max(each, key=lambda rank: each[rank])
         slowest = sum(seconds for seconds, _ in _slowest(by).values())
-        typer.echo(
+        print(
             f"{phase:16s} {slowest:10.4f} {sum(each.values()) / len(each):10.4f} {min(each.values()):10.4f} "
             f"{each[most]:10.4f}  {most}"
         )
@@ -148,15 +149,15 @@ def _print_sums(sums: Mapping[str, Mapping[tuple[int, int], float]]) -> None:
 def _print_rounds(sums: Mapping[str, Mapping[tuple[int, int], float]]) -> None:
     by_phase = {phase: _slowest(by) for phase, by in sums.items()}
     numbers = sorted({number for by in by_phase.values() for number in by})
-    typer.echo("")
-    typer.echo("slowest rank of each round, as seconds @ rank")
-    typer.echo(f"{'round':>5s}  " + "  ".join(f"{phase:>16s}" for phase in by_phase))
+    print()
+    print("slowest rank of each round, as seconds @ rank")
+    print(f"{'round':>5s}  " + "  ".join(f"{phase:>16s}" for phase in by_phase))
     for number in numbers:
         cells = []
         for by in by_phase.values():
             seconds, rank = by.get(number, (0.0, -1))
             cells.append(f"{seconds:.4f} @ {rank}" if rank >= 0 else "-")
-        typer.echo(f"{number:5d}  " + "  ".join(f"{cell:>16s}" for cell in cells))
+        print(f"{number:5d}  " + "  ".join(f"{cell:>16s}" for cell in cells))
 
 
 def _as_csv(sums: Mapping[str, Mapping[tuple[int, int], float]]) -> str:
@@ -207,4 +208,7 @@ def _draw(spans: Sequence[Span], sums: Mapping[str, Mapping[tuple[int, int], flo
     with expected(path):
         figure.savefig(path, dpi=120)
     pyplot.close(figure)
-    typer.echo(f"{safe(path)} was drawn")
+    print(f"{safe(path)} was drawn")
+
+
+VERBS: dict[str, Verb] = {"profile": (_arguments, command)}

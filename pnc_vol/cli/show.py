@@ -1,6 +1,6 @@
 """What all verbs share with the person at the terminal: safe text, errors in one line, exit codes.
 
-Knows: standard output and error. Does not know: verbs, formats, typer.
+Knows: standard output and error. Does not know: verbs, formats.
 
 Rules
 -----
@@ -14,21 +14,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import json
 import math
 import os
 import re
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from pnc_vol.api.arguments import is_address
 from pnc_vol.errors import PncVolError
+from pnc_vol.settings.options import shell_variable
 from pnc_vol.system import REAL, exists, is_folder, temporary_directory
 from pnc_vol.system.full_io import write_all
 
 __all__ = [
-    "FAILED", "TROUBLE", "counted", "expected", "fail", "human", "on_disk", "painted", "plain", "print_json", "safe",
+    "FAILED", "TROUBLE", "WRITING", "bar", "counted", "each", "expected", "fail", "human", "on_disk", "painted",
+    "plain", "print_json", "refuse_address", "safe",
 ]  # fmt: skip
 
 TROUBLE = 2
@@ -36,6 +39,9 @@ TROUBLE = 2
 
 FAILED = 1
 """Exit code of ncdump and h5ls for the same."""
+
+WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""What goes wrong with a target, and not with a source."""
 
 _ADVICE = {
     errno.ENOENT: "there is no such file; check the name",
@@ -67,15 +73,8 @@ def safe(text: object) -> str:
 
 def painted(text: str, colour: str) -> str:
     """Text in a colour on a terminal that shows colours and of which nobody said ``NO_COLOR``; else as it is."""
-    if not sys.stdout.isatty():
-        return text
-    # rich knows what terminals can do; elsewhere it is not loaded
-    from rich.console import Console
-
-    console = Console()
-    if console.no_color or console.color_system is None:
-        return text
-    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+    plain = shell_variable("NO_COLOR") or shell_variable("TERM", "dumb") in ("dumb", "unknown")
+    return text if plain or not sys.stdout.isatty() else f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
 _COLOURS = {"bold": 1, "red": 31, "green": 32, "yellow": 33, "blue": 34}
@@ -119,6 +118,50 @@ def on_disk(name: str) -> Iterator[str]:
         yield path
 
 
+@contextlib.contextmanager
+def bar(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
+    """A line of progress on a terminal, which is gone at the end; else nothing."""
+    if quiet or not sys.stdout.isatty():
+        yield None
+        return
+    began = shown = time.monotonic()
+
+    def update(done: int, total: int, path: str) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown < 0.1:
+            return
+        shown = now
+        part = done / total if total else 0.0
+        drawn = f"{'#' * round(24 * part):24} {100 * part:3.0f} %  {human(done)}, {human(done / (now - began))}/s"
+        print(f"\r\x1b[K{safe(path)[-30:]:30} {drawn}", end="", flush=True)
+
+    try:
+        yield update
+    finally:
+        print("\r\x1b[K", end="", flush=True)
+
+
+def each(names: Sequence[str], act: Callable[[str], int | None], *, code: int | None = None) -> int:
+    """The largest exit code of `act` for each name: a file that cannot be read is reported, and the others go on.
+
+    Parameters
+    ----------
+    code : int, optional
+        That of a file that cannot be read; by default the one that the failure has.
+    """
+    worst = 0
+    for name in names:
+        try:
+            worst = max(worst, act(name) or 0)
+        except SystemExit as end:
+            if sys.stdout is None:
+                # nobody reads what is printed
+                raise
+            worst = max(worst, code or (end.code if isinstance(end.code, int) else TROUBLE))
+    return worst
+
+
 def human(nbytes: float) -> str:
     """Bytes in words, e.g. ``1.5 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -141,7 +184,8 @@ def counted(number: int, what: str) -> str:
 
 def refuse_address(path: str, code: int = TROUBLE) -> None:
     """Fail if an address is given where a file of this machine is needed."""
-    if is_address(path):
+    # a plain name, which most are, loads nothing of `File`
+    if "://" in path and importlib.import_module("pnc_vol.api.arguments").is_address(path):
         fail(path, "this verb takes files of this machine, no addresses; copy the file here first", code)
 
 
@@ -224,6 +268,6 @@ def expected(path: str | os.PathLike[str], *, code: int = TROUBLE) -> Iterator[N
 
 
 def _of_the_system(error: BaseException) -> BaseException:
-    """The error of the operating system that HDF5 tells in its own words; any other one as it is."""
-    told = re.search(r"name = '(.*?)', errno = (\d+),", str(error))
-    return error if told is None else OSError(int(told[2]), os.strerror(int(told[2])), told[1])
+    """The error of the operating system that a message of HDF5 quotes; any other one as it is."""
+    quoted = re.search(r"name = '(.*?)', errno = (\d+),", str(error))
+    return error if quoted is None else OSError(int(quoted[2]), os.strerror(int(quoted[2])), quoted[1])

@@ -10,29 +10,25 @@ import getpass
 import importlib
 import socket
 import webbrowser
-from typing import Annotated
 
-import typer
-
+from pnc_vol.cli.arguments import Options, Parser, Verb
 from pnc_vol.cli.show import expected, fail, refuse_address, safe
 from pnc_vol.settings.options import look_beside
 
-__all__ = ["command"]
+__all__ = ["VERBS"]
 
 
-def command(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE...",
-            help="NetCDF classic or HDF5 files, blob sets, or link files.",
-            show_default=False,
-        ),
-    ],
-    port: Annotated[int, typer.Option("--port", help="Port on 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
-) -> None:
+def _arguments(parser: Parser) -> None:
+    parser.files("files", metavar="FILE", help="NetCDF classic or HDF5 files, blob sets, or link files.")
+    parser.add_argument("--port", type=int, default=0, help="Port on 127.0.0.1; 0 takes a free one.")
+    parser.flag("--no-browser", help="Only print the address.")
+
+
+def command(options: Options) -> int:
     """Show files in a web browser: tree, attributes, line plots, heat maps."""
+    files, port = options.files, options.port
+    if not 0 <= port < 1 << 16:
+        fail("--port", f"{port} is no port; 0 to 65535 are")
     look_beside()
     try:
         # only now: it needs h5grove, an optional package
@@ -53,10 +49,11 @@ def command(
     print("From another computer, first run there, and leave it open:")
     print(f"  ssh -N -L {own}:127.0.0.1:{own} {safe(getpass.getuser())}@{safe(socket.gethostname())}")
     print("The address contains a password: whoever has it can read the files. Ctrl-C ends.", flush=True)
-    if not no_browser:
+    if not options.no_browser:
         _show(viewer.address)
     viewer.serve()
     print("pnc-vol view has ended.")
+    return 0
 
 
 def _show(address: str) -> None:
@@ -67,3 +64,6 @@ def _show(address: str) -> None:
         return
     if type(browser) is not webbrowser.GenericBrowser:
         browser.open(address)
+
+
+VERBS: dict[str, Verb] = {"view": (_arguments, command)}

@@ -1,4 +1,4 @@
-"""Whether a file is valid, and whether its markers describe what is in it.
+"""Whether a file is valid, whether its markers describe what is in it, and which programs can read it.
 
 Knows: files, and which values markers lean on. Does not know: the rules (`format.check`, `mapping.marker_check`).
 
@@ -8,32 +8,36 @@ Rules
 2. Values are looked at where a marker makes others depend on them: lengths of rows, paths of references. They are read
    in blocks.
 3. Nothing that a marker says is an error: every other program reads the file as before.
+4. A program that does not read a file is no fault of the file: the finding has the program's name as its field, and
+   its text names what to change. The versions that programs read were measured (``tests/interop/test_readers.py``), or
+   are those that they document.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
-from pnc_vol.convert.readers import problems
+from pnc_vol.convert.header_bytes import with_bytes
 from pnc_vol.disk.naming import check_place
 from pnc_vol.drivers.stack import open_stack
-from pnc_vol.errors import NeedBytes, PncVolError, PncVolWarning
+from pnc_vol.errors import DefinitionError, PncVolError, PncVolWarning
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.file.finding import files_of, is_set
 from pnc_vol.format import check as rules
 from pnc_vol.format.decode import decode
-from pnc_vol.format.model import Finding
+from pnc_vol.format.limits import check_limits, check_type
+from pnc_vol.format.model import Finding, Header
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.marker_check import examine, warning
 from pnc_vol.mapping.markers import Findings, shown
@@ -42,39 +46,10 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.system import REAL, System
 from pnc_vol.system.full_io import read_at
 
-__all__ = ["check", "with_header"]
-
-T = TypeVar("T")
+__all__ = ["READERS", "Reader", "check"]
 
 _BLOCK, _REFERENCE = 1 << 20, 128
 """Bytes of references that are looked at together, and of one of them."""
-
-
-def with_header(system: System, fd: int, ask: Callable[..., T]) -> T:
-    """What `ask` says of the first bytes of a file; it is given more until it does not raise `NeedBytes`.
-
-    Parameters
-    ----------
-    system : System
-    fd : int
-    ask : callable
-        ``ask(data, file_size=...)``, as `format.decode.decode` and `format.check.check` are.
-    """
-    return _with_bytes(partial(read_at, system, fd), system.fstat(fd).st_size, ask)
-
-
-def _with_bytes(read: Callable[[bytearray, int], int], nbytes: int, ask: Callable[..., T]) -> T:
-    """The same of `nbytes` bytes that a function reads: into a buffer, from an offset on."""
-    wanted = min(nbytes, 1 << 16)
-    while True:
-        data = bytearray(wanted)
-        got = read(data, 0)
-        try:
-            return ask(memoryview(data)[:got], file_size=nbytes)
-        except NeedBytes as more:
-            if got < wanted:
-                raise OSError(errno.EIO, "the file became shorter while it was read; try again") from None
-            wanted = more.nbytes
 
 
 def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequence[str] = ()) -> list[Finding]:
@@ -86,7 +61,7 @@ def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequenc
     values : bool
         Look at lengths of rows and at references too, which means to read them.
     readers : sequence of str
-        Programs that will read the file: ``"gdal"``, ``"scipy"``, and others of `interop.readers`.
+        Programs that will read the file: ``"gdal"``, ``"scipy"``, and others of `READERS`.
 
     Returns
     -------
@@ -114,12 +89,12 @@ def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequenc
     if is_set(system, os.fspath(path)):
         return _of_set(os.fspath(path), system)
     with _header_bytes(os.fspath(path), system) as (read, nbytes):
-        findings = _with_bytes(read, nbytes, rules.check)
+        findings = with_bytes(read, nbytes, rules.check)
         if any(finding.severity == "error" for finding in findings):
             return findings
-        decoded = _with_bytes(read, nbytes, decode)
+        decoded = with_bytes(read, nbytes, decode)
     for name in readers:
-        findings += problems(decoded.header, name)
+        findings += _problems(decoded.header, name)
     findings += examine(decoded.header)
     if values:
         findings += map(warning, _of_values(os.fspath(path), system))
@@ -144,7 +119,7 @@ def _header_bytes(path: str, system: System) -> Iterator[tuple[Callable[[bytearr
 def _of_set(path: str, system: System) -> list[Finding]:
     """What is wrong with a set of subfiles: with each of them, and with what they say together."""
     findings: list[Finding] = []
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", PncVolWarning)
         try:
             with File(path, "r", system=system) as f:
@@ -165,7 +140,7 @@ def _of_set(path: str, system: System) -> list[Finding]:
         except PncVolError as error:
             offset, field = getattr(error, "offset", None), str(getattr(error, "field", ""))
             findings.append(Finding("error", -1 if offset is None else offset, field or "set", None, str(error)))
-    return findings + [Finding("warning", -1, "set", None, str(one.message)) for one in told]
+    return findings + [Finding("warning", -1, "set", None, str(one.message)) for one in raised]
 
 
 def _of_values(path: str, system: System) -> Findings:
@@ -203,3 +178,91 @@ def _of_dataset(f: Any, node: DatasetNode) -> Iterator[str]:
                     f[reference.path].regionref.selection(reference)
                 except (PncVolError, AttributeError) as error:
                     yield f"a reference does not fit {shown(reference.path)}: {error}"
+
+
+# -------------------------------------------------------------------------------------- programs that read files
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A program that reads NetCDF files.
+
+    title : str, as its users know it.
+    versions : tuple of int, of the classic format that it reads; none if it reads HDF5 alone.
+    """
+
+    title: str
+    versions: tuple[int, ...]
+
+
+READERS = {
+    "netcdf4": Reader("the netCDF library (netCDF4-python, ncdump, xarray by default, NCO, CDO, ncview)", (1, 2, 5)),
+    "pnetcdf": Reader("PnetCDF (C, and pnetcdf-python)", (1, 2, 5)),
+    "scipy": Reader('scipy (`scipy.io.netcdf_file`, xarray\'s engine "scipy")', (1, 2)),
+    "gdal": Reader("GDAL (gdalinfo, rasterio, QGIS)", (1, 2)),
+    "netcdf-java": Reader("netCDF-Java (Panoply, THREDDS) without the C library", (1, 2)),
+    "h5py": Reader("h5py", ()),
+    "h5netcdf": Reader('h5netcdf (xarray\'s engine "h5netcdf")', ()),
+}
+"""By the name that ``pnc-vol check --for`` takes."""
+
+
+def _problems(header: Header, name: str) -> list[Finding]:
+    """What keeps a program from reading a valid file; nothing if it reads it.
+
+    Parameters
+    ----------
+    header : Header
+    name : str, of `READERS`
+
+    Raises
+    ------
+    ValueError
+        No program of that name is known.
+
+    Examples
+    --------
+    >>> problems(Header(2, 0, (), (), ()), "scipy")
+    []
+    >>> print(problems(Header(5, 0, (), (), ()), "scipy")[0].message.partition(":")[0])
+    scipy reads CDF-1 and CDF-2, and this file is CDF-5
+    """
+    if name not in READERS:
+        raise ValueError(f"unknown program {name!r}; known are {', '.join(READERS)}")
+    versions = READERS[name].versions
+    if header.version in versions:
+        return []
+    if not versions:
+        there = f"{name} reads HDF5 alone, and this file is CDF-{header.version}"
+        return [_finding(name, f"{there}: 'pnc-vol convert FILE NEW.h5' makes an HDF5 file of it")]
+    asked = f"CDF-{max(versions)}"
+    readable = " and ".join(f"CDF-{version}" for version in versions)
+    beyond = list(_beyond(header, max(versions)))
+    text = f"{name} reads {readable}, and this file is CDF-{header.version}"
+    text += f": write it with File(path, 'w', format={asked!r})"
+    text += ", and without what follows" if beyond else f", or use 'pnc-vol repack --format {asked} FILE NEW'"
+    return [_finding(name, sentence) for sentence in (text, *beyond)]
+
+
+def _finding(name: str, text: str) -> Finding:
+    return Finding("error", -1, name, None, text)
+
+
+def _beyond(header: Header, version: int) -> Iterator[str]:
+    """What a version of the format cannot hold: types, and the first of lengths and sizes."""
+    typed = [(f"global attribute {attr.name!r}", attr.type) for attr in header.attrs]
+    for var in header.vars:
+        typed.append((f"variable {var.name!r}", var.type))
+        typed += [(f"attribute {attr.name!r} of variable {var.name!r}", attr.type) for attr in var.attrs]
+    found = False
+    for what, code in typed:
+        try:
+            check_type(what, code, version)
+        except DefinitionError as error:
+            found = True
+            yield str(error).replace("use format='CDF-5', or ", "use ")
+    if not found:
+        try:
+            check_limits(replace(header, version=version))
+        except DefinitionError as error:
+            yield str(error)

@@ -1,6 +1,7 @@
 """The values of datasets copied from one open file into another, block by block.
 
-Knows: h5py's objects, which both files have; references. Does not know: how the target was defined.
+Knows: h5py's objects, which both files have, and its low-level calls; references. Does not know: how the target was
+defined.
 
 Rules
 -----
@@ -19,16 +20,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.convert import inspect_hdf5, writing_hdf5
+from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.references import References
 from pnc_vol.convert.report import Ledger
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.file.post import write_stored
-from pnc_vol.mapping.special import check_string_dtype
+from pnc_vol.mapping.composite import ragged_base
+from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at
 
-__all__ = ["CopiedValues"]
+__all__ = ["CopiedValues", "create_attribute"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -193,7 +195,7 @@ class CopiedValues:
         if self.to_netcdf:
             target[block or ()] = data
         else:
-            writing_hdf5.write_block(target, block, data)
+            _write_block(target, block, data)
 
     def widest_first(self, source: Any, target: Any) -> int:
         """Write the longest string before all others: a wider string later would lay the variable out anew.
@@ -251,3 +253,94 @@ def _named(source: Any) -> Iterator[None]:
 
 def _bytes(text: Any) -> bytes:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+
+
+# ------------------------------------------------------------------------- values written to HDF5 as they are
+#
+# h5py guesses what an array of arrays is: rows of equal length become one array with an axis more, which it then
+# refuses. Arrays of varying length and references are therefore written with the type and the shape that they have;
+# everything else goes through h5py's own assignment.
+
+
+def _write_block(dataset: Any, selection: tuple[slice, ...], values: Any) -> None:
+    """Write a block of values to a dataset.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+    selection : tuple of slice, one for each axis, with both ends and without steps
+    values : array of the block's shape and the dataset's type
+    """
+    if not _of_objects(dataset.dtype):
+        dataset[selection] = values
+        return
+    import h5py
+
+    shape = tuple(axis.stop - axis.start for axis in selection)
+    space = dataset.id.get_space()
+    memory = h5py.h5s.create_simple(shape) if shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    if shape:
+        space.select_hyperslab(tuple(axis.start for axis in selection), shape)
+    array = _exact(values, dataset.dtype, shape)
+    dataset.id.write(memory, space, array, h5py.h5t.py_create(dataset.dtype))
+
+
+def create_attribute(obj: Any, name: str, value: Any, shape: tuple[int, ...], dtype: Dtype) -> None:
+    """Give an object of h5py's an attribute.
+
+    Parameters
+    ----------
+    value : array-like of `shape` and `dtype`
+    """
+    if not _of_objects(dtype):
+        obj.attrs.create(name, value, shape=shape, dtype=dtype)
+        return
+    import h5py
+
+    space = h5py.h5s.create_simple(shape) if shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    made = h5py.h5a.create(
+        obj.id, name.encode("utf-8", "surrogateescape"), h5py.h5t.py_create(dtype, logical=True), space
+    )
+    made.write(_exact(value, dtype, shape), mtype=h5py.h5t.py_create(dtype))
+
+
+def _of_objects(dtype: Dtype) -> bool:
+    """Whether values of a type are or hold arrays of varying length, or references."""
+    if "ref" in metadata_of(dtype) or ragged_base(dtype) is not None:
+        return True
+    if dtype.names is not None:
+        return any(_of_objects(dtype[name]) for name in dtype.names)
+    return dtype.subdtype is not None and _of_objects(dtype.subdtype[0])
+
+
+def _exact(values: Any, dtype: Dtype, shape: tuple[int, ...]) -> Any:
+    """The values as a contiguous array of exactly this type and shape."""
+    if dtype.subdtype is not None:
+        return _exact(values, dtype.subdtype[0], shape + dtype.subdtype[1])
+    if dtype.names is not None:
+        array = np.asarray(values)
+        fields = np.empty(shape, dtype)
+        for name in dtype.names:
+            np.copyto(
+                fields[name],
+                _exact(array[name].reshape(shape + dtype[name].shape), dtype[name], shape),
+                casting="unsafe",
+            )
+        return fields
+    if dtype.kind != "O":
+        return np.ascontiguousarray(np.asarray(values, dtype).reshape(shape))
+    base = ragged_base(dtype)
+    made = np.empty(int(np.prod(shape, dtype=np.int64)), dtype)
+    if shape:
+        items = np.asarray(values, object).reshape(shape).ravel().tolist()
+    else:
+        items = [values.item() if isinstance(values, np.ndarray) and not values.shape else values]
+    for at, item in enumerate(items):
+        made[at] = item if base is None else _row(item, base)
+    return made.reshape(shape)
+
+
+def _row(item: Any, base: Dtype) -> Any:
+    if item is None or np.ndim(item) == 0:
+        return np.empty(0, base)
+    return _exact(item, base, (len(item),))

@@ -1,7 +1,7 @@
 """HDF5 files to NetCDF files and back, with a report of what was kept.
 
 Knows: both kinds of file through their h5py-like objects, temporary names, the report. Does not know: how values
-are copied (`interop.transfer`), how either format is laid out.
+are copied (`convert.transfer`), how either format is laid out.
 
 Rules
 -----
@@ -23,91 +23,31 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-from pnc_vol.api.arguments import is_address, refuse_remote
+from pnc_vol.api.arguments import refuse_remote
 from pnc_vol.api.file import File
 from pnc_vol.convert import inspect_hdf5, space
 from pnc_vol.convert.copied_values import CopiedValues
-from pnc_vol.convert.link_state import warn_if_stale
+from pnc_vol.convert.either import Kind, kind_of, open_either
 from pnc_vol.convert.report import Ledger, LossError, Report
 from pnc_vol.convert.transfer import Transfer
-from pnc_vol.disk import signature as recognise
 from pnc_vol.disk.locking import Held
-from pnc_vol.disk.naming import check_place, mode_of_new, name_new
-from pnc_vol.errors import NotCDFError, PncVolError, ShortFileWarning
-from pnc_vol.file.finding import is_set
+from pnc_vol.disk.naming import mode_of_new, name_new
+from pnc_vol.errors import PncVolError, ShortFileWarning
 from pnc_vol.file.leftovers import look_after
 from pnc_vol.format.check import short_data
 from pnc_vol.optional import require_h5py
 from pnc_vol.settings.options import resolve
 from pnc_vol.system import REAL, System, exists, is_folder
-from pnc_vol.system.full_io import read_at
 
-__all__ = ["LossError", "Report", "check_names", "convert", "kind_of", "open_either", "published"]
+__all__ = ["LossError", "Report", "check_names", "convert", "published"]
 
-Kind = Literal["hdf5", "netcdf"]
 Progress = Callable[[int, int, str], None]
 
 MIB = 1024 * 1024
 BUFFER = 2 * MIB
 """Bytes of the target's queue: what is smaller is written together."""
-
-
-def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
-    """Whether a file is HDF5 or classic NetCDF, by its first bytes.
-
-    Parameters
-    ----------
-    path : path-like
-    system : System
-
-    Raises
-    ------
-    NotCDFError
-        It is neither.
-    OSError
-        It cannot be read.
-    """
-
-    path = os.fspath(path)
-    if is_address(os.fsdecode(path)) or is_set(system, path):
-        # whichever files the subfiles are, `File` shows what a NetCDF file would have; and it says what an address is
-        return "netcdf"
-    check_place(system.stat(path), path, exclusive=False)
-    fd = system.open(path, os.O_RDONLY)
-    try:
-        kind = recognise.kind_of(system, fd)
-        head = bytearray(8)
-        length = read_at(system, fd, head, 0)
-    finally:
-        system.close(fd)
-    if kind == recognise.NETCDF:
-        return "netcdf"
-    if kind == recognise.HDF5:
-        return "hdf5"
-    begins = f"a file that begins with {bytes(head[:length])!r}" if length else "an empty file"
-    found = f"a file packed with {kind}" if kind else begins
-    raise NotCDFError(
-        f"Neither HDF5 nor classic NetCDF: {found}; give a file that h5py or netCDF4 opens.", offset=0, field="magic"
-    )
-
-
-def open_either(path: str | os.PathLike[str], *, kind: Kind | None = None) -> Any:
-    """Open a file for reading: an h5py file, or ours, which looks the same.
-
-    Raises
-    ------
-    NotCDFError, OSError
-        As `kind_of`, and what opening raises.
-    MissingPackageError
-        It is an HDF5 file, and h5py is not installed.
-    """
-    if (kind or kind_of(path)) == "netcdf":
-        return File(os.fspath(path), "r")
-    opened = require_h5py(f"Reading the HDF5 file {os.fsdecode(path)}").File(os.fspath(path), "r")
-    warn_if_stale(path, opened)
-    return opened
 
 
 @contextlib.contextmanager

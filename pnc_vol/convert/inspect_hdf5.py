@@ -1,11 +1,11 @@
-"""What an object of h5py, or of ours, says of itself beyond h5py's common ground.
+"""Questions to an object of h5py, or of ours, for which the two libraries have no common call.
 
 Knows: h5py's low-level functions and our ids, and which question needs them. Does not know: targets, reports.
 
 Rules
 -----
 1. Every function takes an object of either library; h5py is asked only about h5py's objects, and imported only then.
-2. Nothing here reads the values of a dataset.
+2. Nothing here reads the values of a dataset; `outside` opens no other file, asks for no shape, and follows no link.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ __all__ = [
     "kind_of_object",
     "members",
     "names_of",
+    "outside",
     "refers",
     "scale_name",
     "storable_dtype",
@@ -398,3 +399,62 @@ def axis_scales(dataset: Any, axis: int) -> list[str]:
     if is_hdf5(dataset) and "DIMENSION_LIST" not in dataset.attrs:
         return []
     return [str(scale.name) for scale in dataset.dims[axis].values()]
+
+
+# --------------------------------------------------------------------------------- values that are in other files
+
+
+def outside(dataset: Any) -> str:
+    """The other files that hold values of a dataset, in words; empty if all are in the dataset's own file.
+
+    HDF5 keeps values in other files as external storage, and shows those of other datasets as virtual ones. Reading the
+    values, and even asking for the shape of a virtual dataset, opens these files, wherever they are.
+    """
+    return _outside(dataset.file, dataset.id, set()) if is_hdf5(dataset) else ""
+
+
+def _outside(file: Any, oid: Any, seen: set[Any]) -> str:
+    import h5py
+
+    plist = oid.get_create_plist()
+    files = [plist.get_external(i)[0].decode("utf-8", "replace") for i in range(plist.get_external_count())]
+    if files:
+        return f"external storage, in {_some(files)}"
+    if plist.get_layout() != h5py.h5d.VIRTUAL:
+        return ""
+    seen.add(identity_of(oid))
+    sources = [(plist.get_virtual_filename(i), plist.get_virtual_dsetname(i)) for i in range(plist.get_virtual_count())]
+    files = [name for name, _ in sources if name != "."]
+    if files:
+        return f"virtual, with values from {_some(files)}"
+    for _, name in sources:
+        path = name.replace("%%", "%")
+        if "%" in name.replace("%%", "") or not _only_hard(file, path):
+            return f"virtual, with values from what {name!r} stands for"
+        found = h5py.h5o.open(file.id, path.encode("utf-8", "surrogateescape")) if path in file else None
+        if isinstance(found, h5py.h5d.DatasetID) and identity_of(found) not in seen:
+            there = _outside(file, found, seen)
+            if there:
+                return there
+    return ""
+
+
+def _only_hard(file: Any, path: str) -> bool:
+    """Whether no step of a path is a soft or an external link."""
+    import h5py
+
+    steps = [step for step in path.split("/") if step and step != "."]
+    for n in range(1, len(steps) + 1):
+        link = file.get("/" + "/".join(steps[:n]), getlink=True)
+        if link is None:
+            return True
+        if not isinstance(link, h5py.HardLink):
+            return False
+    return True
+
+
+def _some(names: list[str]) -> str:
+    """The first of several names, each once."""
+    different = list(dict.fromkeys(names))
+    more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+    return ", ".join(map(repr, different[:3])) + more

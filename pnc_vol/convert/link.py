@@ -1,7 +1,7 @@
 """HDF5 files that show the values of a NetCDF file without a copy: ``link``.
 
 Knows: where the elements of each variable lie, external storage and virtual datasets of HDF5. Does not know: how
-objects are copied (`interop.transfer`).
+objects are copied (`convert.transfer`).
 
 Rules
 -----
@@ -28,7 +28,8 @@ import numpy as np
 from pnc_vol.api.file import File
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.copied_values import CopiedValues
-from pnc_vol.convert.hdf5 import check_names, kind_of, published
+from pnc_vol.convert.either import kind_of
+from pnc_vol.convert.hdf5 import check_names, published
 from pnc_vol.convert.link_state import NOTE, digest, note_of, source_of
 from pnc_vol.convert.report import Ledger, Loss
 from pnc_vol.convert.transfer import REFUSALS, Transfer

@@ -1,6 +1,6 @@
 """Whether a link file still shows what is in its NetCDF file.
 
-Knows: the note in a link file, headers. Does not know: how a link file is made (`interop.link`).
+Knows: the note in a link file, headers. Does not know: how a link file is made (`convert.link`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.convert.hdf5 import open_either
+from pnc_vol.convert.either import open_either
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.model import Runs, before

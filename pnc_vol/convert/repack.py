@@ -1,7 +1,7 @@
 """A file written again without what is not used in it: `repack`.
 
 Knows: headers, places, which processes may have the file open. Does not know: how the new file is written
-(`interop.rewriting`); values:
+(`convert.rewriting`); values:
 a variable's bytes are copied as they are.
 
 Rules

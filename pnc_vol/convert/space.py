@@ -15,12 +15,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from math import prod
 from typing import Any, NamedTuple
 
-from pnc_vol.convert import inspect_hdf5
-from pnc_vol.convert.other_files import outside
 from pnc_vol.errors import LimitError
 from pnc_vol.format.check import short_data
 from pnc_vol.format.model import Header
@@ -86,38 +83,36 @@ def declared_by(file: Any, *, follow_external: bool = False) -> DeclaredSize:
     follow_external : bool
         Count datasets whose values are in other files, too.
     """
-    if not inspect_hdf5.is_hdf5(file):
-        session = file.id.handle.session
-        if session.file_set is not None:
-            # Subfiles that end before their data are refused when they are opened.
-            whole = declared_by_header(session.disk.header, session.disk.driver.size())
-            return whole._replace(held=whole.declared, largest="")
-        return declared_by_header(session.disk.header, session.disk.driver.size())
-    nbytes = int(file.id.get_filesize())
+    if hasattr(file.id, "get_filesize"):
+        return _declared_by_hdf5(file, follow_external=follow_external)
+    session = file.id.handle.session
+    size = declared_by_header(session.disk.header, session.disk.driver.size())
+    # Subfiles that end before their data are refused when they are opened.
+    return size if session.file_set is None else size._replace(held=size.declared, largest="")
+
+
+def _declared_by_hdf5(file: Any, *, follow_external: bool) -> DeclaredSize:
+    import h5py
+
+    # a NetCDF file loads nothing of HDF5
+    from pnc_vol.convert.inspect_hdf5 import bare_dimension, outside
+
+    found: list[tuple[str, Any]] = []
+    file.visititems(lambda path, obj: found.append((f"/{path}", obj)) if isinstance(obj, h5py.Dataset) else None)
     declared = held = most = 0
     largest = ""
-    for path, dataset in _datasets(file):
-        if not follow_external and outside(dataset):
+    for path, dataset in found:
+        if (not follow_external and outside(dataset)) or bare_dimension(dataset) or dataset.shape is None:
             continue
         wanted, there = _of_dataset(dataset)
         declared, held = declared + wanted, held + there
         if wanted - there > most:
             most, largest = wanted - there, path
-    return DeclaredSize(declared, held, nbytes, largest)
-
-
-def _datasets(file: Any) -> Iterator[tuple[str, Any]]:
-    import h5py
-
-    found: list[tuple[str, Any]] = []
-    file.visititems(lambda path, obj: found.append((f"/{path}", obj)) if isinstance(obj, h5py.Dataset) else None)
-    yield from found
+    return DeclaredSize(declared, held, int(file.id.get_filesize()), largest)
 
 
 def _of_dataset(dataset: Any) -> tuple[int, int]:
     """Bytes of the values of a dataset of h5py, and how many of them are stored."""
-    if inspect_hdf5.bare_dimension(dataset) or dataset.shape is None:
-        return 0, 0
     itemsize = int(dataset.id.get_type().get_size())
     declared = prod(dataset.shape) * itemsize
     stored = int(dataset.id.get_storage_size())

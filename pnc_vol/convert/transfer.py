@@ -21,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.convert import inspect_hdf5, notes, writing_hdf5
-from pnc_vol.convert.copied_values import CopiedValues
-from pnc_vol.convert.other_files import outside
+from pnc_vol.convert import inspect_hdf5
+from pnc_vol.convert.copied_values import CopiedValues, create_attribute
+from pnc_vol.convert.inspect_hdf5 import outside
 from pnc_vol.convert.report import Ledger
 from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeError
+from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.special import Empty
 
 __all__ = ["Transfer"]
@@ -94,9 +95,9 @@ class Transfer:
         for path in self.copied:
             self.values.copy(path)
         self.target.flush()
-        notes.of_fill_values(self.ledger, self.source, self.target, self.copied, to_netcdf=self.to_netcdf)
+        _note_fill_values(self.ledger, self.source, self.target, self.copied, to_netcdf=self.to_netcdf)
         if self.to_netcdf:
-            notes.of_spellings(self.ledger, self.target, self.copied, self.scales)
+            _note_spellings(self.ledger, self.target, self.copied, self.scales)
 
     def define(self) -> None:
         """Define all, without values."""
@@ -132,7 +133,7 @@ class Transfer:
                 continue
             self.member(path, name, member, target)
         if self.to_netcdf:
-            notes.of_order(self.ledger, source, target)
+            _note_order(self.ledger, source, target)
 
     def link(self, path: str, name: str, target: Any, points_to: str) -> None:
         """Make a soft link."""
@@ -206,8 +207,8 @@ class Transfer:
         if self.to_netcdf:
             details = inspect_hdf5.type_details(source.id.get_type(), source.dtype)
             copied = f"{there} (the values were copied)" if there else ""
-            if told := ", ".join(filter(None, (inspect_hdf5.storage_options(source), copied, details))):
-                self.ledger.drop(path, told)
+            if storage := ", ".join(filter(None, (inspect_hdf5.storage_options(source), copied, details))):
+                self.ledger.drop(path, storage)
         self.attributes(source, made)
 
     def definition(self, path: str, source: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -239,7 +240,7 @@ class Transfer:
         return h5py.Empty(dtype)
 
     def attributes(self, source: Any, target: Any, *, now: bool = False) -> None:
-        """Copy the attributes of one object; if they hold references, when `now` is said."""
+        """Copy the attributes of one object; those that hold references only if `now`."""
         hidden = inspect_hdf5.bookkeeping(source) if self.to_netcdf else frozenset()
         names = [name for name in inspect_hdf5.attribute_names(source) if name not in hidden]
         if not now and any(inspect_hdf5.attribute_refers(source, name) for name in names):
@@ -259,7 +260,7 @@ class Transfer:
                 continue
             self.ledger.attributes += 1
             if self.to_netcdf:
-                notes.of_attribute(self.ledger, source, name, where, shape)
+                _note_attribute(self.ledger, source, name, where, shape)
 
     def attribute(
         self, target: Any, name: str, where: str, value: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]
@@ -275,7 +276,7 @@ class Transfer:
         if self.to_netcdf:
             target.attrs.create(name, value, shape=shape, dtype=own)
         else:
-            writing_hdf5.create_attribute(target, name, value, shape, own)
+            create_attribute(target, name, value, shape, own)
 
     # ------------------------------------------------------------------------------------ scales and labels
 
@@ -347,3 +348,66 @@ class Transfer:
         if self.objects and self.to_netcdf:
             return self.objects.get(self.source[path], path)
         return path
+
+
+# ---------------------------------------------------------------------------- what the target has in another way
+
+
+SPELLINGS = {
+    "string": "fixed-length string -> char with a trailing length dimension",
+    "vlen_string": "string -> char with a trailing length dimension",
+    "bool": 'bool -> byte with dtype="bool"',
+    "enum": "enum -> integer with flag_values and flag_meanings",
+    "complex": "complex -> trailing dimension of 2",
+    "float16": "float16 -> float",
+    "array": "array type -> more axes",
+    "opaque": "opaque -> ubyte with a trailing dimension",
+    "longdouble": "long double -> ubyte with a trailing dimension",
+    "datetime": "date -> int64",
+    "composite": "compound, reference or array of varying length -> a variable for each of its parts",
+}
+"""How the kinds of values that NetCDF does not have are written; see `docs/reference/file-format.md`."""
+
+
+def _note_order(ledger: Ledger, source: Any, target: Any) -> None:
+    """Note the order of a group's members if the file will not have it: NetCDF orders its variables alone."""
+    node = target.id.node
+    if node.order is None and inspect_hdf5.is_tracked(source):
+        datasets = [name for name, child in node.children.items() if hasattr(child, "shape")]
+        kept = [*(name for name in node.children if name not in datasets), *datasets, *node.links]
+        if kept != [name for name in inspect_hdf5.members(source) if name in kept]:
+            ledger.drop(source.name, "order of groups, types and links among the datasets")
+
+
+def _note_attribute(ledger: Ledger, source: Any, name: str, where: str, shape: tuple[int, ...] | None) -> None:
+    """Note how an attribute of an HDF5 file is kept."""
+    if len(shape or ()) > 1:
+        ledger.spell(where, f"shape {shape} -> one axis, and the shape in {MARKER}")
+    if inspect_hdf5.is_plain_netcdf(source, name):
+        ledger.spell(where, "as netCDF-4 stores it -> an attribute of NetCDF, a text or one value")
+    elif details := inspect_hdf5.attribute_details(source, name):
+        ledger.drop(where, details)
+
+
+def _note_fill_values(ledger: Ledger, source: Any, target: Any, paths: list[str], *, to_netcdf: bool) -> None:
+    """Note which fill values are attributes, too, as NetCDF has them."""
+    for path in paths:
+        mine, its = ("_FillValue" in side[path].attrs for side in (source, target))
+        if to_netcdf and its and not mine:
+            ledger.spell(f"{path}@_FillValue", "fill value -> attribute _FillValue")
+        elif not to_netcdf and mine:
+            ledger.spell(f"{path}@_FillValue", "attribute _FillValue -> fill value, and the attribute")
+
+
+def _note_spellings(ledger: Ledger, target: Any, paths: list[str], bare: dict[str, str]) -> None:
+    """Note which conventions the NetCDF file uses for what was copied."""
+    for path in paths:
+        node = target[path].id.node
+        if path.count("/") > 1 or node.cdf_name != node.name:
+            ledger.spell(path, f"path -> variable name {node.cdf_name}")
+        if node.element.kind in SPELLINGS:
+            ledger.spell(path, SPELLINGS[node.element.kind])
+        if node.is_placeholder and not node.parts:
+            ledger.spell(path, f"no elements -> scalar placeholder, and the shape in {MARKER}")
+    for path, name in bare.items():
+        ledger.spell(path, f"netCDF-4 dimension without a variable -> dimension {name}")

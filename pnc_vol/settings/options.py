@@ -393,6 +393,11 @@ def look_beside() -> None:
     os.environ.setdefault("HDF5_EXTFILE_PREFIX", "${ORIGIN}")
 
 
+def shell_variable(name: str, default: str = "") -> str:
+    """A variable of the user's terminal or shell, such as ``NO_COLOR``; `default` if it is empty or not set."""
+    return os.environ.get(name) or default
+
+
 def launched(environ: Mapping[str, str] | None = None) -> bool:
     """Whether this process (or one with another `environ`) was started by ``mpiexec`` or its like."""
     environ = os.environ if environ is None else environ

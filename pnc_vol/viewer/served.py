@@ -20,7 +20,7 @@ from typing import Any
 import h5py
 
 from pnc_vol.api.file import File
-from pnc_vol.convert.hdf5 import kind_of
+from pnc_vol.convert.either import kind_of
 from pnc_vol.convert.link_state import state_of
 from pnc_vol.file.finding import files_of
 from pnc_vol.system import REAL, exists

@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("typer", reason="typer is not installed (pip install 'pnc-vol[cli]')")
-
 
 @pytest.fixture
 def command():

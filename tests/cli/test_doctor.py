@@ -118,8 +118,3 @@ def test_colours_are_for_terminals(small: Path, verb: Any) -> None:
     assert b"\x1b[32mvalid" in on_a_terminal("check", small)
     assert b"\x1b" not in on_a_terminal("check", small, NO_COLOR="1")
     assert "\x1b" not in verb("check", small, code=0).out
-
-
-def test_the_shell_completes_verbs(command: Any) -> None:
-    environment = os.environ | {"_PNC_VOL_COMPLETE": "complete_bash", "COMP_WORDS": "pnc-vol do", "COMP_CWORD": "1"}
-    assert command(check=0, env=environment).stdout.split() == ["doctor"]

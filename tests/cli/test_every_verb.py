@@ -12,9 +12,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("typer", reason="typer is not installed (pip install 'pnc-vol[cli]')")
-
 from run_command import verbs
 
 import pnc_vol

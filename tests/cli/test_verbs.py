@@ -247,21 +247,91 @@ def test_help_lists_the_verbs(command):
     assert command("nix").returncode == 2
 
 
-def test_help_imports_nothing_heavy(tmp_path):
+@pytest.mark.parametrize(
+    ("words", "unwanted"),
+    [
+        (["--help"], {"numpy", "argparse", "h5py"}),
+        (["dump", "small.nc"], {"h5py", "pnc_vol.api.file", "pnc_vol.convert.inspect_hdf5"}),
+        (["ls", "-v", "small.nc"], {"h5py", "pnc_vol.convert.hdf5", "pnc_vol.convert.link_state"}),
+        (["check", "small.nc"], {"h5py", "pnc_vol.convert.hdf5"}),
+    ],
+)
+def test_a_verb_loads_what_it_needs(tmp_path: Path, words: list[str], unwanted: set[str]) -> None:
+    """A small file is listed in the time that numpy takes to load, and a half more."""
+    with pnc_vol.File(tmp_path / "small.nc", "w") as f:
+        f["x"] = [1, 2, 3]
     code = (
-        f"import sys\nsys.argv = ['pnc-vol', '--help']\ntry:\n    {MAIN.replace(chr(10), '; ')}\n"
-        "except SystemExit:\n    pass\n"
-        "sys.exit(bool({'h5py', 'netCDF4', 'xarray', 'mpi4py', 'matplotlib'} & set(sys.modules)))"
+        f"import sys\nsys.argv = ['pnc-vol', *{words!r}]\ntry:\n    {MAIN.replace(chr(10), '; ')}\n"
+        f"except SystemExit as end:\n    assert not end.code\nprint(sorted({unwanted!r} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_without_typer_the_command_says_how_to_install_it(tmp_path):
-    (tmp_path / "typer.py").write_text("raise ImportError('none')")
-    code = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{MAIN}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == "pnc-vol: the command line needs typer and rich; pip install 'pnc-vol[cli]'\n"
+def test_short_h_is_help_where_it_is_not_the_header(verb) -> None:
+    for words in (["-h"], ["ls", "-h"], ["convert", "-h"], ["dump", "--help"], ["diff", "--help"], ["run", "-h"]):
+        assert "Usage: pnc-vol" in verb(*words, code=0).out
+    for name in verbs():
+        text = verb(name, "--help", code=0).out
+        assert text.startswith(f"Usage: pnc-vol {name} ")
+        assert ". ." not in text
+        assert ".." not in text.replace("...", "")
+    assert verb(code=0).out == verb("--help", code=0).out
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["dmp"], "pnc-vol: dmp: there is no such verb; do you mean dump?"),
+        (["--versoin"], "pnc-vol: --versoin: there is no such option; do you mean --version?"),
+        (["nothing\x1b[2J"], "pnc-vol: 'nothing\\x1b[2J': there is no such verb; pnc-vol --help lists them"),
+        (["ls"], "pnc-vol: ls: the following arguments are required: FILE[/PATH]; see pnc-vol ls --help"),
+        (["ls", "--recursiv", "a"], "pnc-vol: ls: unknown arguments: --recursiv; see pnc-vol ls --help"),
+        (["repack", "a", "--var-align", "0"], "pnc-vol: repack: argument --var-align: 0 is below 1; see"),
+        (["refs", "a"], "pnc-vol: refs: the following arguments are required: -o/--output; see"),
+        (["view", "a", "--port", "70000"], "pnc-vol: --port: 70000 is no port"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(verb, words: list[str], text: str) -> None:
+    done = verb(*words, code=2)
+    assert done.err.startswith(text)
+    assert (done.out, done.err.count("\n")) == ("", 1)
+
+
+def test_options_stand_between_files_and_dashes_end_them(tmp_path: Path, verb, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.nc", "-b.nc"):
+        with pnc_vol.File(name, "w") as f:
+            f["g/x"] = 1
+    assert verb("ls", "a.nc", "-r", "a.nc", code=0).out.count("/g/x") == 2
+    assert verb("ls", "-r", "--", "-b.nc", code=0).out.count("/g/x") == 1
+
+
+def test_the_tab_key_completes_verbs_and_options(tmp_path: Path, verb, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZDOTDIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert set(verbs()) < set(verb("--complete", code=0).out.split())
+    assert {"--overwrite", "--strict"} < set(verb("--complete", "convert", code=0).out.split())
+    for shell in ("bash", "zsh", "fish"):
+        monkeypatch.setenv("SHELL", f"/bin/{shell}")
+        script = verb("--show-completion", code=0).out
+        path = verb("--install-completion", code=0).out.partition(" is in ")[2].partition(";")[0]
+        assert Path(path).is_relative_to(tmp_path)
+        assert Path(path).read_text() == script
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    assert "give the shell" in verb("--show-completion", code=2).err
+    if (bash := shutil.which("bash")) is None:
+        pytest.skip("bash is not installed")
+    (tmp_path / "pnc-vol").write_text(f'#!/bin/sh\nexec {sys.executable} -m pnc_vol.cli "$@"\n')
+    (tmp_path / "pnc-vol").chmod(0o755)
+    script = verb("--show-completion", "bash").out
+    ask = 'COMP_WORDS=($WORDS); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _pnc_vol pnc-vol "${COMP_WORDS[-1]}"; '
+    for words, found in (("pnc-vol conv", "convert"), ("pnc-vol ls --rec", "--recursive"), ("pnc-vol ls fi", "")):
+        env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "WORDS": words}
+        code = f'{script}\n{ask} echo "${{COMPREPLY[@]}}"'
+        done = subprocess.run([bash, "-c", code], env=env, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == found
 
 
 PLANNED = """

@@ -19,7 +19,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from functools import cache
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ import log_bytes
 import numpy as np
 
 import pnc_vol
+from pnc_vol.cli.main import main
 from pnc_vol.format.decode import decode
 from pnc_vol.testing.faults import HookedSystem
 
@@ -131,19 +131,10 @@ def verb(*words: object) -> None:
     """A verb of ``pnc-vol``; anything but an exit is an error of the command line."""
     with redirect_stdout(TextIOWrapper(BytesIO())), redirect_stderr(TextIOWrapper(BytesIO())):
         try:
-            _command().main([str(word) for word in words], prog_name="pnc-vol")
+            main([str(word) for word in words])
         except SystemExit as end:
             if end.code not in (0, 1, 2, 3):
                 raise
-
-
-@cache
-def _command() -> Any:
-    import typer
-
-    from pnc_vol.cli.app import app
-
-    return typer.main.get_command(app)
 
 
 def sometimes(chance: random.Random, act: Callable[..., None], *given: object, **options: Any) -> None:

@@ -163,7 +163,6 @@ def test_logs_of_all_nodes_are_needed(killed: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_tells_and_recovers(killed: Path, tmp_path: Path) -> None:
-    pytest.importorskip("typer", reason="typer is not installed (pip install 'pnc-vol[cli]')")
     kept = copied(killed, tmp_path)
     jobs = [str(job) for job in kept.glob("logs/**/pncbb-*")]
 

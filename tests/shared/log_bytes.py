@@ -238,17 +238,9 @@ class Committed:
 
 def printed(*arguments: object, code: int | None = 0) -> str:
     """What ``pnc-vol log`` prints; `code` None: an error of the log may end it, of which it speaks."""
-    import pytest
+    from run_command import verb
 
-    pytest.importorskip("typer", reason="typer is not installed (pip install 'pnc-vol[cli]')")
-    from typer.testing import CliRunner
-
-    from pnc_vol.cli.app import app
-
-    done = CliRunner().invoke(app, ["log", *map(str, arguments)])
-    ours = done.exception is None or isinstance(done.exception, SystemExit)
-    assert done.exit_code == code if code is not None else ours, done.output
-    return done.stdout
+    return str(verb("log", *arguments, code=code).out)
 
 
 def told(meta: Path, code: int = 0) -> dict[str, Any]:

@@ -1,0 +1,147 @@
+"""Command lines of verbs, on the standard library's argparse; the options that several verbs have.
+
+Knows: argparse. Does not know: what a verb does.
+
+Rules
+-----
+1. A module of verbs has a table ``VERBS``: for each verb a function that declares its arguments, and the verb itself,
+   which takes the parsed arguments and returns the exit code. Its docstring is the verb's description.
+2. Options may stand before, between and after files. ``-h`` is help, unless a verb uses it as the tool that it takes
+   after does; ``--help`` always is.
+3. What is wrong with a command line is one line on standard error, as all errors of this command are; exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+from pnc_vol.cli.main import VERBS
+from pnc_vol.cli.show import fail
+
+__all__ = [
+    "Options", "Parser", "Verb", "add_allow_sparse", "add_follow_external", "add_json", "add_quiet", "at_least",
+    "parser_of", "run_verb",
+]  # fmt: skip
+
+Options = argparse.Namespace
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of one verb, whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """See `argparse.ArgumentParser.error`."""
+        verb = self.prog.rpartition(" ")[2]
+        fail(verb, f"{message.replace('unrecognized arguments', 'unknown arguments')}; see pnc-vol {verb} --help")
+
+    def options(self) -> Iterable[str]:
+        """The names of all options."""
+        return self._option_string_actions
+
+    def flag(self, *names: str, help: str) -> None:
+        """Add an option without a value, False by default."""
+        self.add_argument(*names, action="store_true", help=help)
+
+    def files(self, name: str, *, metavar: str, help: str) -> None:
+        """Add one or more names of files."""
+        self.add_argument(name, nargs="+", metavar=metavar, help=help)
+
+    def parse(self, words: Sequence[str]) -> Options:
+        """The arguments; what follows ``--`` are files, whatever they begin with."""
+        words = self._joined(words)
+        # Python 3.11 and older forget in the second of two passes what stood behind "--"
+        return self.parse_args(words) if "--" in words else self.parse_intermixed_args(words)
+
+    def _joined(self, words: Sequence[str]) -> list[str]:
+        """The same, with values that begin with a dash joined to their options: argparse takes them for options."""
+        found: list[str] = []
+        rest = iter(words)
+        for word in rest:
+            action = self._option_string_actions.get(word)
+            takes_value = isinstance(action, (argparse._StoreAction, argparse._AppendAction))
+            value = next(rest, None) if takes_value else None
+            if action is not None and value is not None and value.startswith("-"):
+                found.append(f"{action.option_strings[-1]}={value}")
+            else:
+                found += [word] if value is None else [word, value]
+            if word == "--":
+                found += rest
+        return found
+
+
+Verb = tuple[Callable[[Parser], None], Callable[[Options], int]]
+
+
+class _Layout(argparse.HelpFormatter):
+    """Help whose description keeps its paragraphs."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = inspect.cleandoc(text).split("\n\n")
+        return "\n\n".join(textwrap.fill(" ".join(one.split()), width, initial_indent=indent) for one in paragraphs)
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)
+
+
+def parser_of(verb: str) -> tuple[Parser, Callable[[Options], int]]:
+    """The parser of a verb, and the verb itself."""
+    declare, command = importlib.import_module(f"pnc_vol.cli.{VERBS[verb][0]}").VERBS[verb]
+    parser = Parser(
+        f"pnc-vol {verb}",
+        description=command.__doc__, formatter_class=_Layout, add_help=False, allow_abbrev=False,
+        conflict_handler="resolve",
+    )  # fmt: skip
+    # the verb's own -h, declared later, takes the place of this one
+    parser.add_argument("-h", "--help", action="help", help="Print this text.")
+    declare(parser)
+    return parser, command
+
+
+def run_verb(verb: str, words: Sequence[str]) -> int:
+    """Run a verb with its arguments; the exit code."""
+    parser, command = parser_of(verb)
+    if verb not in ("run", "plan"):
+        return command(parser.parse(words))
+    # what follows the script's name belongs to the script, options included
+    at = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
+    options = parser.parse_args(words[: at + 1])
+    options.args = list(words[at + 1 :])
+    return command(options)
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """A type of argument: an integer that is not below `least`."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{value} is below {least}")
+        return value
+
+    number.__name__ = "integer"
+    return number
+
+
+def add_quiet(parser: Parser) -> None:
+    """``-q``: errors only."""
+    parser.flag("-q", "--quiet", help="Print errors only.")
+
+
+def add_json(parser: Parser) -> None:
+    """``--json``, as `as_json`."""
+    parser.add_argument("--json", dest="as_json", action="store_true", help="Print JSON instead of text.")
+
+
+def add_follow_external(parser: Parser) -> None:
+    """``--follow-external``: values in other files are read."""
+    parser.flag("--follow-external", help="Also read the values that an HDF5 file keeps in other files.")
+
+
+def add_allow_sparse(parser: Parser) -> None:
+    """``--allow-sparse``: files that declare far more values than they hold are read."""
+    parser.flag("--allow-sparse", help="Accept a file whose header declares far more values than it holds.")
