@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from pnc_vol.bench import ranks, remote, scale
+from pnc_vol.bench import ranks, remote
 from pnc_vol.bench.e3sm_c import c_program
 from pnc_vol.bench.measure import Result
 from pnc_vol.bench.serial import run_serial
@@ -52,8 +52,6 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--hints", type=parse_hints, default={}, help="hints for pnc_vol: key=value;key=value")
         one.add_argument("--hints-file", help="file with one hint per line, as for ROMIO; --hints takes precedence")
         importlib.import_module(f"pnc_vol.bench.{name}").arguments(one)
-    about = "a flush of a large run by its plan and a file of prices; nothing is written"
-    scale.arguments(kinds.add_parser("scale", help=about, description=about))
     about = "columns behind a web server that is 50 ms away; two threads that read one file"
     _common(kinds.add_parser("remote", help=about, description=about))
     return top
@@ -74,10 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark; the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(given)
-    if options.name == "scale":
-        for line in scale.report(options):
-            print(line, flush=True)
-        return 0
     if options.name == "remote":
         for line in remote.report(options.scale, options.rounds or 5, options.dir):
             print(line, flush=True)

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 import pnc_vol
 from pnc_vol.bench.measure import US, Watch
-from pnc_vol.bench.serial import Work, check, clear, load, times
+from pnc_vol.bench.peers import load
+from pnc_vol.bench.serial import Work, check, clear, times
 from pnc_vol.system import REAL, is_folder, temporary_directory
 
 __all__ = ["peers", "works"]

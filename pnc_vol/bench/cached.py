@@ -26,8 +26,9 @@ import numpy.typing as npt
 import pnc_vol
 from pnc_vol.bench.carriers import PnetCDF
 from pnc_vol.bench.measure import US, Result
+from pnc_vol.bench.peers import load
 from pnc_vol.bench.ranks import Job, RankWatch, wait_asleep
-from pnc_vol.bench.serial import check, load
+from pnc_vol.bench.serial import check
 from pnc_vol.bench.throttled import ThrottledSystem
 from pnc_vol.system import REAL, is_folder, temporary_directory
 from pnc_vol.system.full_io import write_whole

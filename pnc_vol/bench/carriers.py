@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pnc_vol
-from pnc_vol.bench.serial import load
+from pnc_vol.bench.peers import load
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at, write_all
 

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.bench.measure import US, Watch
-from pnc_vol.bench.serial import Peer, Work, check, clear, load, times
+from pnc_vol.bench.peers import Peer, load
+from pnc_vol.bench.serial import Work, check, clear, times
 
 __all__ = ["peers", "works"]
 

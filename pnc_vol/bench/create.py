@@ -17,8 +17,8 @@ from typing import Any
 
 import pnc_vol
 from pnc_vol.bench.measure import US, Result
+from pnc_vol.bench.peers import load
 from pnc_vol.bench.ranks import Job, RankWatch
-from pnc_vol.bench.serial import load
 
 __all__ = ["arguments", "run"]
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pnc_vol
-from pnc_vol.bench.serial import load
+from pnc_vol.bench.peers import load
 
 if TYPE_CHECKING:
     from pnc_vol.bench.e3sm_cases import CaseFile, Variable

@@ -2,7 +2,7 @@
 
 The works are those of users: one large array, a program that appends rows, one that scatters small pieces, a file of
 many variables. Every peer gets the same values and writes a file of its own kind; what it reads back is compared.
-Knows: the works. Does not know: how a peer does them (`io_peers.py`).
+Knows: the works. Does not know: how a peer does them (`peers.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.bench.io_peers import peers
 from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.peers import installed as peers
 from pnc_vol.bench.serial import Work, check, clear, times
 
 __all__ = ["peers", "works"]

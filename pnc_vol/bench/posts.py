@@ -4,7 +4,7 @@ A program writes rows, single numbers that are repeated, arrays of another type 
 each with one call, and the close at the end counts. pnc_vol also posts rows by ``iput``. The recovery is compared with
 a copy of as many bytes.
 
-Knows: the works. Does not know: how peers make and open files (`io_peers.py`).
+Knows: the works. Does not know: how peers make and open files (`peers.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.bench.io_peers import peers
 from pnc_vol.bench.measure import US, Watch
+from pnc_vol.bench.peers import installed as peers
 from pnc_vol.bench.serial import Work, check, clear, times
 from pnc_vol.system import REAL, temporary_directory
 from pnc_vol.system.full_io import copy_all
@@ -72,13 +72,11 @@ def _written(phase: str, act: _Act, scale: float) -> Work:
             return
         clear(peer.path)
         with watch(phase):
-            f, x = peer.new(wanted.shape, wanted.dtype)
-            with f:
-                for i in range(count):
-                    x[act.place(i)] = act.value
-        f, variables = peer.old()
-        with f:
-            found = np.array(variables["x"][:])
+            (x,) = peer.create({"x": (wanted.shape, wanted.dtype)})
+            for i in range(count):
+                x[act.place(i)] = act.value
+            peer.close()
+        found = peer.read()
         # What was not written is another fill value with each library.
         check(f"{phase}, {peer.path}", np.where(wanted == 0, 0, found), wanted)
         clear(peer.path)
@@ -97,15 +95,7 @@ def _iput(scale: float) -> Work:
             return
         clear(peer.path)
         with watch(phase):
-            if peer.name == US:
-                with peer.module.File(peer.path, "w") as f:
-                    x = f.create_dataset("x", rows.shape, "f8")
-                    for i, row in enumerate(rows):
-                        x.iput(i, row)
-                    f.wait_all()
-            else:
-                # of PnetCDF-Python this is iput and one wait
-                peer.write_rows(rows)
+            peer.post_rows(rows)
         check(f"{phase}, {peer.path}", peer.read(), rows)
         clear(peer.path)
 

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench.measure import Watch
-from pnc_vol.bench.serial import Peer, Work, check, installed, times
+from pnc_vol.bench.peers import installed
+from pnc_vol.bench.serial import Work, check, times
 from pnc_vol.system import REAL, exists
 
 __all__ = ["peers", "works"]
@@ -59,9 +60,8 @@ def _parts(scale: float) -> Work:
     }
 
     def run(peer: Any, watch: Watch) -> None:
-        _write_once(peer, "array", {"x": values()}, records=False)
         mask()
-        with peer.opened("array", ["x"]) as found:
+        with _opened(peer, "array", {"x": values()}) as found:
             for phase, (_, part) in parts.items():
                 if phase in without and peer.name in without[phase]:
                     continue
@@ -101,8 +101,7 @@ def _records(scale: float) -> Work:
         return {name: rng.random((steps, edge, edge), "f4") for name in names}
 
     def run(peer: Any, watch: Watch) -> None:
-        _write_once(peer, "records", values(), records=True)
-        with peer.opened("records", names) as found:
+        with _opened(peer, "records", values(), records=True) as found:
             for phase, (_, _, part) in parts.items():
                 with watch(phase):
                     got = peer.native(part(found))
@@ -111,160 +110,25 @@ def _records(scale: float) -> Work:
     return Work({phase: (4 * size, calls) for phase, (size, calls, _) in parts.items()}, run)
 
 
-def _write_once(peer: Any, what: str, values: dict[str, Array], *, records: bool) -> None:
-    if not exists(REAL, peer.file(what)):
-        peer.write(what, values, records)
-
-
-# ------------------------------------------------------------------------------------------------------- peers
-
-
-class _Peer(Peer):
-    """A library that opens a file and gives objects that are indexed."""
-
-    def file(self, what: str) -> str:
-        """The path of one of its files."""
-        return os.path.join(self.folder, f"{what}.{self.name}")
-
-    def native(self, got: Any) -> Any:
-        """What was read, in the machine's byte order and in memory of its own."""
-        return got
-
-    @contextlib.contextmanager
-    def opened(self, what: str, names: list[str]) -> Iterator[dict[str, Any]]:
-        """Variables by name, until the file is closed."""
-        f = self.open(self.file(what))
-        found = {name: f.variables[name] for name in names}
-        try:
-            yield found
-        finally:
-            # scipy's memory map cannot be closed while arrays refer to it
-            found.clear()
-            f.close()
-
-    def open(self, path: str) -> Any:
-        raise NotImplementedError
-
-    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
-        raise NotImplementedError
-
-
-class _H5py(_Peer):
-    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
-        with self.module.File(self.file(what), "w") as f:
-            for name, x in values.items():
-                grows = {"maxshape": (None, *x.shape[1:]), "chunks": (1, *x.shape[1:])} if records else {}
-                f.create_dataset(name, data=x, **grows)
-
-    @contextlib.contextmanager
-    def opened(self, what: str, names: list[str]) -> Iterator[dict[str, Any]]:
-        with self.module.File(self.file(what), "r") as f:
-            yield {name: f[name] for name in names}
-
-
-class _NetCDF4(_Peer):
-    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
-        with self.module.Dataset(self.file(what), "w", format="NETCDF3_64BIT_DATA") as f:
-            f.set_fill_off()
-            variables = [
-                f.createVariable(name, x.dtype, _dimensions(f, f.createDimension, x, None if records else x.shape[0]))
-                for name, x in values.items()
-            ]
-            for variable, x in zip(variables, values.values(), strict=True):
-                variable[:] = x
-
-    def open(self, path: str) -> Any:
-        f = self.module.Dataset(path)
-        f.set_auto_mask(False)
-        return f
-
-
-class _Scipy(_Peer):
-    """scipy.io.netcdf_file over a memory map, CDF-2; results are made native, which a user would have to do, too."""
-
-    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
-        with self.module.netcdf_file(self.file(what), "w", version=2) as f:
-            for name, x in values.items():
-                dims = _dimensions(f, f.createDimension, x, None if records else x.shape[0])
-                f.createVariable(name, x.dtype, dims)[:] = x
-
-    def open(self, path: str) -> Any:
-        return self.module.netcdf_file(path, "r", mmap=True)
-
-    def native(self, got: Any) -> Any:
-        return [x.astype(x.dtype.newbyteorder("=")) for x in got] if isinstance(got, list) else self.native([got])[0]
-
-
-class _PnetCDF(_Peer):
-    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
-        f = self.module.File(self.file(what), mode="w", format="NC_64BIT_DATA")
-        made = {
-            name: f.def_var(name, x.dtype, _dimensions(f, f.def_dim, x, -1 if records else x.shape[0]))
-            for name, x in values.items()
-        }
-        f.enddef()
-        for name, x in values.items():
-            made[name].iput_var(x, start=(0,) * x.ndim, count=x.shape)
-        f.wait_all()
-        f.close()
-
-    def open(self, path: str) -> Any:
-        return self.module.File(path, mode="r")
-
-
-def _dimensions(f: Any, define: Callable[[str, Any], Any], x: Array, first: int | None) -> tuple[str, ...]:
-    """The dimensions of an array, defined if they are not there yet; `first` is the length of the first one."""
-    dims = tuple(f"d{i}" for i in range(x.ndim))
-    for dim, n in zip(dims, (first, *x.shape[1:]), strict=True):
-        if dim not in f.dimensions:
-            define(dim, n)
-    return dims
-
-
-class _Numpy(_Peer):
-    """A mapping of native bytes, copied: what the machine can carry."""
-
-    def write(self, what: str, values: dict[str, Array], records: bool) -> None:
-        shape = next(iter(values.values())).shape
-        self.shape = (shape[0], len(values), *shape[1:])
-        out = self._mapped(what, self.shape, os.O_RDWR | os.O_CREAT)
-        for i, x in enumerate(values.values()):
-            out[:, i] = x
-
-    def _mapped(self, what: str, shape: tuple[int, ...], flags: int = os.O_RDONLY) -> Array:
-        """The file as an array; it lives as long as the array."""
-        fd = REAL.open(self.file(what), flags)
-        try:
-            nbytes = 4 * int(np.prod(shape))
-            writable = flags != os.O_RDONLY
-            if writable:
-                REAL.ftruncate(fd, nbytes)
-            return np.frombuffer(REAL.mmap(fd, nbytes, writable=writable), "f4").reshape(shape)
-        finally:
-            REAL.close(fd)
-
-    @contextlib.contextmanager
-    def opened(self, what: str, names: list[str]) -> Iterator[dict[str, Any]]:
-        count = len(names)
-        size = REAL.stat(self.file(what)).st_size // 4
-        inner = (64, 64) if what == "records" else (round(size**0.5),)
-        whole = self._mapped(what, (size // count // int(np.prod(inner)), count, *inner))
-        yield {name: whole[:, i] for i, name in enumerate(names)}
-
-    def native(self, got: Any) -> Any:
-        return [np.array(x) for x in got] if isinstance(got, list) else np.array(got)
+@contextlib.contextmanager
+def _opened(peer: Any, what: str, values: dict[str, Array], *, records: bool = False) -> Iterator[dict[str, Any]]:
+    """The variables of a file, which is written by the first work that reads it."""
+    peer.path = os.path.join(peer.folder, f"{what}.{peer.name}")
+    peer.variables = {name: (x.shape, x.dtype) for name, x in values.items()}
+    if not exists(REAL, peer.path):
+        for variable, x in zip(peer.create(peer.variables, records=records), values.values(), strict=True):
+            peer.assign(variable, x)
+        peer.close()
+    opened = peer.open()
+    found = {name: opened[name] for name in values}
+    try:
+        yield found
+    finally:
+        # scipy's memory map cannot be closed while arrays refer to it
+        found.clear()
+        peer.close()
 
 
 def peers(folder: str) -> dict[str, Any]:
     """Those that are installed; for the others the reason."""
-    return installed(
-        folder,
-        {
-            "pnc_vol": _H5py,
-            "h5py": _H5py,
-            "netCDF4": _NetCDF4,
-            "scipy mmap": _Scipy,
-            "PnetCDF-Python": _PnetCDF,
-            "numpy.memmap": _Numpy,
-        },
-    )
+    return installed(folder, ("pnc_vol", "h5py", "netCDF4", "scipy mmap", "PnetCDF-Python", "numpy.memmap"))

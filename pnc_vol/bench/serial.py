@@ -7,14 +7,13 @@ Rules
 1. A benchmark is a module with ``peers(folder)`` and ``works(scale)``. A peer that cannot be had is a text that says
    why.
 2. A work does what it needs outside of ``with watch(phase):`` and what counts inside; it checks what it got.
-3. Peak memory is measured once more for each work and peer, in a process that does nothing else (`fresh.py`).
+3. Peak memory is measured once more for each work and peer, in a process that does nothing else (`main`).
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
 import subprocess
 import sys
 import warnings
@@ -28,7 +27,7 @@ import numpy.typing as npt
 from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
 from pnc_vol.system import REAL, exists, temporary_directory
 
-__all__ = ["Peer", "Work", "check", "clear", "installed", "load", "run_serial", "times"]
+__all__ = ["Work", "check", "clear", "run_serial", "times"]
 
 Array = npt.NDArray[Any]
 
@@ -49,48 +48,6 @@ class Work:
     without: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     slow: Mapping[str, str] = field(default_factory=dict)
     hopeless: frozenset[str] = frozenset()
-
-
-def load(name: str) -> Any:
-    """The module `name`, or a text that says why it cannot be had."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == name.partition(".")[0]:
-            return f"{name} is not installed"
-        return f"{name} cannot be imported: {error}"
-
-
-class Peer:
-    """A library by its name, and where its files go."""
-
-    def __init__(self, name: str, module: Any, folder: str) -> None:
-        self.name = name
-        self.module = module
-        self.folder = folder
-        self.path = os.path.join(folder, f"{name}.bench")
-
-
-_MODULES = {
-    "scipy": "scipy.io",
-    "scipy mmap": "scipy.io",
-    "PnetCDF-Python": "pnetcdf",
-    "os.pwrite": "os",
-    "numpy.memmap": "numpy",
-}
-"""Modules of the peers that are not called as their modules."""
-
-
-def installed(folder: str, kinds: Mapping[str, type[Peer]]) -> dict[str, Any]:
-    """The peers whose modules can be imported; for the others the reason.
-
-    Parameters
-    ----------
-    folder : str
-    kinds : mapping of the name of a peer to its class
-    """
-    found = {name: (load(_MODULES.get(name, name)), kind) for name, kind in kinds.items()}
-    return {name: m if isinstance(m, str) else kind(name, m, folder) for name, (m, kind) in found.items()}
 
 
 def times(scale: float, count: int, *, least: int = 2) -> int:
@@ -202,10 +159,25 @@ def _once(work: Work, peer: Any) -> Callable[[], Mapping[str, float]]:
 def _in_fresh_process(module: str, folder: str, scale: float, number: int, peer: str) -> Mapping[str, int]:
     """Bytes of peak memory of each phase of a work."""
     done = subprocess.run(
-        [sys.executable, "-m", "pnc_vol.bench.fresh", module, folder, str(scale), str(number), peer],
+        [sys.executable, "-m", "pnc_vol.bench.serial", module, folder, str(scale), str(number), peer],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
     found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def main(module: str, folder: str, scale: str, number: str, peer: str) -> None:
+    """One work of one peer, in a process of its own: print the peak memory of each phase over its start, as JSON."""
+    warnings.simplefilter("ignore")
+    warm_up()
+    bench = importlib.import_module(module)
+    work = bench.works(float(scale))[int(number)]
+    watch = Watch(trim=True)
+    work.run(bench.peers(folder)[peer], watch)
+    print(json.dumps(watch.memory))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -4,7 +4,7 @@ The life of a small file is to create it with five datasets of ten numbers, clos
 is a process of its own, from its start to its end: with the bytecode of all that it imports, and without any, as on
 machines that do not keep it.
 
-Knows: the works. Does not know: how peers make and open files (`io_peers.py`).
+Knows: the works. Does not know: how peers make and open files (`peers.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.bench.io_peers import peers
 from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.peers import installed as peers
 from pnc_vol.bench.serial import Work, check, clear, times
 from pnc_vol.system import REAL, exists
 
@@ -68,9 +68,7 @@ def _script(*, kept: bool) -> Work:
         clear(peer.path)
         with watch(phase):
             subprocess.run(job, check=True)
-        f, variables = peer.old()
-        with f:
-            check(f"{phase}, {peer.path}", np.array(variables["x"][:]), np.arange(10.0))
+        check(f"{phase}, {peer.path}", peer.read(), np.arange(10.0))
         clear(peer.path)
 
     return Work({phase: (None, 1)}, run, {phase: _OTHERS})
@@ -110,10 +108,9 @@ def _attributes(scale: float) -> Work:
             for i in range(count):
                 x.attrs[f"a{i}"] = i
                 f.flush()
-        f, variables = peer.old()
-        with f:
-            stored = variables["x"].attrs
-            check(f"{phase}, {peer.path}", np.array([stored[f"a{i}"] for i in range(count)]), np.arange(count))
+        stored = peer.attributes(peer.open()["x"])
+        peer.close()
+        check(f"{phase}, {peer.path}", np.array([stored[f"a{i}"] for i in range(count)]), np.arange(count))
         clear(peer.path)
 
     return Work({phase: (None, count)}, run, {phase: _OTHERS})

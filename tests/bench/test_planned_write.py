@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planned_write import Bounds, Planned, blocks, planned
+from published_runs import flushes_of
 from virtual_ranks import run
 
 import pnc_vol
-from pnc_vol.bench.planned_write import Bounds, Planned, blocks, planned
-from pnc_vol.bench.scale_cases import flushes_of
 from pnc_vol.extents.model import Extents
 
 COUNTED = "reductions", "rounds", "messages", "bytes_sent"

@@ -13,9 +13,9 @@ import json
 from dataclasses import asdict, dataclass, fields
 
 import numpy as np
+from planned_write import Planned
+from published_runs import Flush
 
-from pnc_vol.bench.planned_write import Planned
-from pnc_vol.bench.scale_cases import Flush
 from pnc_vol.ranks.places import Nodes
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_whole

@@ -1,6 +1,6 @@
-"""``python -m pnc_vol.bench scale``: what a flush of a large run costs, by its plan and a file of prices.
+"""``python tools/scale``: what a flush of a large run costs, by its plan and a file of prices.
 
-The plan is the real one of each rank (`testing.planned_write`), for maps of the published sizes; nothing is written.
+The plan is the real one of each rank (`planned_write`), for maps of the published sizes; nothing is written.
 Prices are those of `Costs`, or of a JSON file (``--parameters``). The result is a prediction: published figures of
 other programs stand below it.
 
@@ -13,14 +13,12 @@ import argparse
 from collections.abc import Iterator
 
 import numpy as np
+from planned_write import Planned, blocks, planned, way_of
+from prices import FLUSH_REDUCTIONS, Costs, seconds_alone, seconds_together
+from published_runs import CASES, flushes_of
 
-from pnc_vol.bench.planned_write import Planned, blocks, planned, way_of
-from pnc_vol.bench.scale_cases import CASES, flushes_of
-from pnc_vol.bench.scale_costs import FLUSH_REDUCTIONS, Costs, seconds_alone, seconds_together
 from pnc_vol.ranks.places import Nodes
 from pnc_vol.settings.options import Options, parse_hints
-
-__all__ = ["arguments", "report"]
 
 _GIB, _MIB = 1 << 30, 1 << 20
 
@@ -93,3 +91,15 @@ def _counts(nodes: Nodes, plan: Planned) -> Iterator[str]:
     if several:
         rows.append(("parcels into a window", f"{plan.parcels_into.max()}"))
     yield from (f"  {name:<33} {value}" for name, value in rows)
+
+
+def main() -> None:
+    """Print the report."""
+    parser = argparse.ArgumentParser(prog="python tools/scale", description=__doc__)
+    arguments(parser)
+    for line in report(parser.parse_args()):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

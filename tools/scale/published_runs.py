@@ -2,9 +2,9 @@
 
 Knows: variables and maps of E3SM-IO's cases, the blocks of FLASH-IO. Does not know: how a write is planned, costs.
 
-The maps are made up (`e3sm_maps`), at the published sizes. Of E3SM's F case the file ``h0`` is one flush, and each of
-the 25 records of ``h1`` is one; the case I has one for each of the 240 records of ``h0``, here without the variables
-that have no records; the case G is one flush.
+The maps are made up (`pnc_vol.bench.e3sm_maps`), at the published sizes. Of E3SM's F case the file ``h0`` is one
+flush, and each of the 25 records of ``h1`` is one; the case I has one for each of the 240 records of ``h0``, here
+without the variables that have no records; the case G is one flush.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from planned_write import Bounds
 
 from pnc_vol.bench.e3sm_cases import counted
 from pnc_vol.bench.e3sm_maps import Dealt, dealt_out
 from pnc_vol.bench.flash import BLOCKS, LABELS
-from pnc_vol.bench.planned_write import Bounds
 from pnc_vol.convert.map_files import in_rows
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.flush.plan import Plan
