@@ -569,7 +569,9 @@ class Raw(Peer):
     def read_pieces(self, starts: Array, out: Array) -> None:
         self._get(starts * out.itemsize, out)
 
-    write_many = write_rows
+    def write_many(self, values: Array) -> None:
+        self.write_rows(values)
+
     read_many = read_rows
 
 

@@ -1,10 +1,9 @@
 """Files in a browser: ``pnc-vol view``.
 
 ==============  =================================================================================
-`server`        the HTTP server on the loopback address: token, host, routes, the page
+`server`        the HTTP server on the loopback address: token, host, routes, the page, values as CSV
 `served`        one file that is shown: open, and opened again when it has changed
 `objects`       objects of either library, as h5grove's content classes read them
-`csv_text`      values as CSV
 `coordinates`   the axes of a dataset, its values without scale and fill, as CF has it
 ==============  =================================================================================
 

@@ -1,7 +1,7 @@
 """One call of `to_netcdf` on a file that is open: values are encoded, variables defined, values written.
 
 Knows: encoded variables, regions, which rank writes what. Does not know: how a variable becomes a dataset
-(`variables`), how values are encoded (`encodings`, `stored`), how blocks are written by offsets.
+(`variables`), how values are encoded (`variables`, `stored`), how blocks are written by offsets.
 
 Rules
 -----
@@ -26,14 +26,20 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.system import REAL
 from pnc_vol.warn import warn_outside
-from pnc_vol.xarray.encodings import Encoder, encoding_of
-from pnc_vol.xarray.jobs import Job, Pending, Target, by_offset, is_dask, shares, store
+from pnc_vol.xarray.jobs import Job, Pending, Progress, Target, by_offset, is_dask, shares, store
 from pnc_vol.xarray.offsets import PlacedFile, check_ordinary, commit
-from pnc_vol.xarray.progress import Progress
 from pnc_vol.xarray.regions import Region, sliced
 from pnc_vol.xarray.stored import CODED, StoredEncoding
 from pnc_vol.xarray.stores import GroupStore, datasets_of
-from pnc_vol.xarray.variables import Definer, attribute, check_encoding, check_names, is_chars
+from pnc_vol.xarray.variables import (
+    Definer,
+    Encoder,
+    attribute,
+    check_encoding,
+    check_names,
+    encoding_of,
+    is_chars,
+)
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed

@@ -26,7 +26,7 @@ from pnc_vol.api.file import File
 from pnc_vol.file.finding import file_with_header
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at
-from pnc_vol.xarray import accessor as accessor
+from pnc_vol.xarray import writing as writing
 from pnc_vol.xarray.stores import GroupStore, group_paths, node_of
 
 __all__ = ["PncVolBackendEntrypoint"]

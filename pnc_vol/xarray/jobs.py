@@ -6,16 +6,16 @@ Knows: dask, datasets, regions. Does not know: how variables are defined or enco
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.xarray.offsets import PlacedFile, joined, target_of
-from pnc_vol.xarray.progress import Progress
 
-__all__ = ["Job", "Pending", "Target", "by_offset", "computed_elsewhere", "is_dask", "shares", "store"]
+__all__ = ["Job", "Pending", "Progress", "Target", "by_offset", "computed_elsewhere", "is_dask", "shares", "store"]
 
 
 def is_dask(values: Any) -> bool:
@@ -37,6 +37,50 @@ def computed_elsewhere() -> bool:
     if distributed is not None and isinstance(getattr(get, "__self__", None), distributed.Client):
         return True
     return multiprocessing is not None and get is multiprocessing.get
+
+
+_WIDTH = 40
+"""Characters of the bar that shows how much is written."""
+
+
+class Progress:
+    """Counts bytes that are written, and tells a function or a person.
+
+    Parameters
+    ----------
+    report : bool, callable or None
+        A function of bytes that are done and bytes in all; True draws a bar on the standard error stream.
+
+    Examples
+    --------
+    >>> steps = []
+    >>> progress = Progress(lambda done, total: steps.append((done, total)))
+    >>> progress.total = 20
+    >>> progress.add(5), progress.add(15)
+    (None, None)
+    >>> steps
+    [(5, 20), (20, 20)]
+    """
+
+    def __init__(self, report: bool | Callable[[int, int], object] | None) -> None:
+        self._report = report if callable(report) else (_bar if report else None)
+        self._lock = threading.Lock()
+        self._done = 0
+        self.total = 0
+
+    def add(self, nbytes: int) -> None:
+        """So many bytes more are written; called by any thread."""
+        if self._report is not None:
+            with self._lock:
+                self._done += nbytes
+                self._report(self._done, self.total)
+
+
+def _bar(done: int, total: int) -> None:
+    filled = _WIDTH if done >= total else done * _WIDTH // total
+    end = "\n" if done >= total else ""
+    sys.stderr.write(f"\r[{'#' * filled:{_WIDTH}}] {done / 2**20:.1f} of {total / 2**20:.1f} MiB{end}")
+    sys.stderr.flush()
 
 
 class Job(NamedTuple):

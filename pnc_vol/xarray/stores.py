@@ -9,11 +9,26 @@ Rules
    show. A dataset without elements (null) is not shown: xarray has nothing like it.
 3. Variables of a group that use the record dimension have one length there, as the dimension has: one that is shorter
    ends with fill values.
+
+Of attributes:
+
+4. Without a marker, an attribute is what netCDF4 makes of it: text, one number, or a row of numbers. The marker adds
+   shapes, lists of texts, truth values, complex numbers.
+5. Attributes of a convention (``_Encoding``, ``dtype = "bool"``) are shown: xarray decodes them itself. Those of an
+   enum are not: its members are in the type.
+
+Of axes:
+
+6. An axis has the name of its NetCDF dimension, as every other program shows it.
+7. In a group, a scale of that group or of one above it gives its own name instead: the variable of ``/ocean/depth`` has
+   the dimension ``ocean_depth``, and the axis is called ``depth``. So does a label where the dimension's name was only
+   made for its length, and where there is none, because a length is 0.
+8. Two lengths never have one name within a group, since xarray refuses that: then the dimension's name stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,17 +39,18 @@ from xarray.core import indexing
 from xarray.core.utils import FrozenDict
 
 from pnc_vol.api.group import Group
+from pnc_vol.format.model import Attr
+from pnc_vol.mapping.attributes import Attribute, Attributes, decode_attribute
+from pnc_vol.mapping.dimensions import is_nameless
+from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.special import metadata_of
-from pnc_vol.mapping.tree import DatasetNode, GroupNode
+from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Node
 from pnc_vol.xarray.arrays import StoredArray, Where, inner_axes, shown_dtype
-from pnc_vol.xarray.attributes import shown
-from pnc_vol.xarray.naming import axis_names, sizes_of
 
 if TYPE_CHECKING:
     from xarray.backends import FileManager
 
     from pnc_vol.api.file import File
-    from pnc_vol.format.model import Attr
 
 __all__ = ["Found", "GroupStore", "datasets_of", "group_paths", "node_of"]
 
@@ -120,12 +136,12 @@ class GroupStore(AbstractDataStore):
             group = node_of(file, path)
             self._header = _attributes_of(file)
             self._unlimited = {dim.name for dim in group.tree.file_dims.order if not dim.size and group.parent is None}
-            self._attrs = shown(group.attrs)
+            self._attrs = _shown_attributes(group.attrs)
             self._variables = self._read(group)
 
     def _read(self, group: GroupNode) -> dict[str, xarray.Variable]:
         found = datasets_of(group)
-        names = sizes_of(_shapes(found))
+        names = _named_axes(_shapes(found))
         records = max((one.node.shape[0] for one in found if one.node.is_record and one.node.shape), default=0)
         made: dict[str, xarray.Variable] = {}
         for one, dims in zip(found, names, strict=True):
@@ -144,7 +160,7 @@ class GroupStore(AbstractDataStore):
         data = indexing.LazilyIndexedArray(StoredArray(self._manager, one.where, element, shape))
         dtype = shown_dtype(element)
         members = metadata_of(element.dtype).get("enum") if element.kind == "enum" else None
-        attrs = shown(node.attrs, self._header.get(node.cdf_name, ()), enum=members is not None)
+        attrs = _shown_attributes(node.attrs, self._header.get(node.cdf_name, ()), enum=members is not None)
         encoding: dict[str, Any] = {"dtype": dtype, "source": self._source, "original_shape": data.shape}
         if members is not None:
             encoding["dtype"] = np.dtype(dtype.str, metadata={"enum": members, "enum_name": f"{node.name}_t"})
@@ -199,10 +215,135 @@ def _shapes(found: list[Found]) -> Iterator[tuple[tuple[tuple[str, str], ...], t
         if node.is_record:
             shape = (records, *shape[1:])
         sizes, inner = inner_axes(node.element)
-        yield axis_names(node, owner.parent) + tuple((name, name) for name in inner), shape + sizes
+        yield _axis_names(node, owner.parent) + tuple((name, name) for name in inner), shape + sizes
 
 
 def _attributes_of(file: File) -> dict[str, tuple[Attr, ...]]:
     """The attributes of each variable in the header, by its name there."""
     session = file.id.check()
     return {var.name: var.attrs for var in session.disk.header.vars}
+
+
+# --------------------------------------------------------------------- what attributes are in xarray
+
+
+def _shown_attributes(attributes: Attributes, raw: Iterable[Attr] = (), *, enum: bool = False) -> dict[str, Any]:
+    """The attributes of a group or variable, in the order in which they are stored.
+
+    Parameters
+    ----------
+    attributes : Attributes
+        Those that users of h5py's interface see.
+    raw : iterable of Attr
+        All attributes of the variable in the header; none for a group.
+    enum : bool
+        The variable is an enum.
+
+    Examples
+    --------
+    >>> _shown_attributes(Attributes((Attr("units", 2, 1, b"K"),)))
+    {'units': 'K'}
+    """
+    found: dict[str, Any] = {}
+    seen = {attr.name: name for name, attr in attributes.stored().items()}
+    for attr in raw:
+        name = seen.pop(attr.name, None)
+        if name is not None:
+            found[name] = _value(attributes[name])
+        elif attr.name != MARKER and not enum:
+            found[attr.name] = _value(decode_attribute(attr))
+    for name in seen.values():
+        found[name] = _value(attributes[name])
+    return found
+
+
+def _value(attribute: Attribute) -> Any:
+    """A value as netCDF4 gives it: `str`, list of `str`, numpy scalar or array; empty text or row for an empty one."""
+    value = attribute.value
+    if value is None:
+        return "" if attribute.dtype.kind in "OS" else np.empty(0, attribute.dtype)
+    if value.dtype.kind == "S":
+        value = np.array([_text(item) for item in value.ravel().tolist()], object).reshape(value.shape)
+    if value.dtype.kind == "O":
+        found = value.tolist()
+        return found.replace("\0", "") if isinstance(found, str) else found
+    return value[()] if value.ndim == 0 else value.copy()
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+# -------------------------------------------------------------------- what axes are called in xarray
+
+
+def _axis_names(node: DatasetNode, group: GroupNode) -> tuple[tuple[str, str], ...]:
+    """Of each axis the name that is wanted in a group, and the one of its dimension.
+
+    Parameters
+    ----------
+    node : DatasetNode, of the group
+    group : GroupNode
+    """
+    shape = node.shape or ()
+    found = []
+    for index, (axis, size) in enumerate(zip(node.seen_axes(), shape, strict=True)):
+        record = index == 0 and node.is_record
+        given = axis.dim_name or f"dim_{size}"
+        found.append((_wanted(node, axis, given, 0 if record else size, group), given))
+    return tuple(found)
+
+
+def _wanted(node: DatasetNode, axis: Axis, given: str, size: int, group: GroupNode) -> str:
+    if group.parent is not None or axis.dim_name is None:
+        scale = node if node.scale is not None and len(node.shape or ()) == 1 else None
+        if scale is None and axis.scales and _above(axis.scales[0], group):
+            scale = axis.scales[0]
+        if scale is not None and scale.name:
+            return scale.name
+        if axis.label:
+            return axis.label
+    if axis.label and (axis.dim_name is None or is_nameless(given, size)):
+        return axis.label
+    return given
+
+
+def _above(node: Node, group: GroupNode) -> bool:
+    """Whether a dataset is in the group, or in one above it."""
+    step: GroupNode | None = group
+    while step is not None:
+        if node.parent is step:
+            return True
+        step = step.parent
+    return False
+
+
+def _named_axes(shapes: Iterable[tuple[tuple[tuple[str, str], ...], tuple[int, ...]]]) -> list[tuple[str, ...]]:
+    """The names of the axes of all variables of a group: those that are wanted, as far as no name has two lengths.
+
+    Parameters
+    ----------
+    shapes : iterable of (names, shape)
+        Names as `_axis_names` gives them.
+
+    Examples
+    --------
+    >>> _named_axes([((("x", "dim_2"),), (2,)), ((("x", "dim_3"),), (3,))])
+    [('x',), ('dim_3',)]
+    """
+    sizes: dict[str, int] = {}
+    named = []
+    for names, shape in shapes:
+        mine: list[str] = []
+        for (wanted, given), size in zip(names, shape, strict=True):
+            free = sizes.get(wanted, size) == size and wanted not in mine
+            name = wanted if free or wanted == given else given
+            number = 2
+            while sizes.setdefault(name, size) != size:
+                name, number = f"{given}_{number}", number + 1
+            mine.append(name)
+        named.append(tuple(mine))
+    return named

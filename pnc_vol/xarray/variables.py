@@ -18,6 +18,9 @@ from typing import Any
 
 import numpy as np
 import xarray
+from xarray.backends.common import WritableCFDataStore
+from xarray.backends.netcdf3 import encode_nc3_variable
+from xarray.coding.strings import CharacterArrayCoder, EncodedStringCoder
 
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.file import File
@@ -30,7 +33,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_outside
 from pnc_vol.xarray.stores import datasets_of
 
-__all__ = ["Definer", "attribute", "check_encoding", "check_names", "is_chars"]
+__all__ = ["Definer", "Encoder", "attribute", "check_encoding", "check_names", "encoding_of", "is_chars"]
 
 _IGNORED = (
     "zlib", "szip", "bzip2", "blosc", "zstd", "complevel", "fletcher32", "contiguous", "chunksizes", "shuffle",
@@ -274,3 +277,44 @@ def attribute(value: Any) -> Any:
     if value is None or isinstance(value, Mapping):
         raise DefinitionError(f"{value!r} is no attribute: give text, numbers or a list of these")
     return value
+
+
+# ----------------------------------------------------- how variables that the file lacks are encoded
+
+
+class Encoder(WritableCFDataStore):
+    """Encodes variables for a NetCDF classic file; xarray's conventions do the most."""
+
+    def __init__(self, version: int, comm: Any) -> None:
+        self._version, self._comm = version, comm
+
+    def encode_variable(self, variable: xarray.Variable, name: Any = None) -> xarray.Variable:
+        if self._version < 5:
+            return _older(variable, name)
+        variable = EncodedStringCoder(allows_unicode=False).encode(variable, name=name)
+        if self._comm is not None and variable.dtype.kind == "S":
+            width = max(self._comm.allgather(variable.dtype.itemsize))
+            variable = variable.copy(deep=False, data=variable.data.astype(f"S{width}"))
+        return CharacterArrayCoder().encode(variable, name=name)
+
+
+def _older(variable: xarray.Variable, name: Any) -> xarray.Variable:
+    """As xarray does it for the formats that lack 64-bit integers."""
+    encoded = encode_nc3_variable(variable, name=name)
+    for key, value in encoded.attrs.items():
+        if isinstance(value, np.ndarray) and value.size == 1 and not isinstance(variable.attrs.get(key), list | tuple):
+            encoded.attrs[key] = value[0]
+    return encoded
+
+
+_CF = ("units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
+"""Attributes that say how values are encoded."""
+
+
+def encoding_of(encoded: xarray.Variable, original: xarray.Variable) -> dict[str, Any]:
+    """The encoding with which a variable was encoded, so that other ranks encode theirs alike."""
+    found = dict(original.encoding)
+    found.update({key: encoded.attrs[key] for key in _CF if key in encoded.attrs and key not in original.attrs})
+    if original.dtype.kind in "MmO" and encoded.dtype.kind in "iuf":
+        found["dtype"] = encoded.dtype
+    return found

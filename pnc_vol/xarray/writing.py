@@ -18,6 +18,7 @@ Rules
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -38,7 +39,7 @@ from pnc_vol.xarray.regions import Region
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["to_netcdf"]
+__all__ = ["PncAccessor", "to_netcdf"]
 
 
 def to_netcdf(
@@ -269,3 +270,17 @@ def _check_names(dataset: xarray.Dataset) -> None:
                 raise TypeError(
                     f"Invalid value for attr {key!r}: {value!r}. Give text, numbers, or lists or arrays of these"
                 )
+
+
+@xarray.register_datatree_accessor("pnc")
+@xarray.register_dataset_accessor("pnc")
+class PncAccessor:
+    """Methods of this package on an `xarray.Dataset` or `xarray.DataTree`."""
+
+    def __init__(self, of: xarray.Dataset | xarray.DataTree) -> None:
+        self._of = of
+
+    @functools.wraps(to_netcdf)
+    def to_netcdf(self, *args: Any, **kwargs: Any) -> Any:
+        """As `pnc_vol.to_netcdf`, of this dataset or tree."""
+        return to_netcdf(self._of, *args, **kwargs)

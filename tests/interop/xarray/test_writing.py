@@ -177,7 +177,7 @@ def test_each_rank_writes_its_region(tmp_path: Path, ranks: int) -> None:
     assert subprocess.run(["ncvalidator", "-q", tmp_path / "a.nc"], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("module", ["writing", "engine", "progress", "attributes", "naming", "variables"])
+@pytest.mark.parametrize("module", ["writing", "engine", "jobs", "stores", "stored", "variables"])
 def test_examples(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = importlib.import_module(f"pnc_vol.xarray.{module}")
