@@ -2,8 +2,8 @@
 
 The node-local cache beside writing without it, the burst-buffer log, a cache that is never synchronised (flush_none,
 E10's upper bound), and PnetCDF's burst buffer. Guarded file names defer each close to the next cycle, so that what the
-sync threads do can overlap with the computing. The global file system is emulated (`testing.throttled`), with the files
-themselves on tmpfs, unless ``--bandwidth 0`` says that ``--dir`` is one; computing is sleeping, as in E10's programs.
+sync threads do can overlap with the computing. The global file system is emulated (`throttled`), with the files
+themselves on tmpfs, unless ``--bandwidth 0`` declares ``--dir`` to be one; computing is sleeping, as in E10's programs.
 
 Every peer runs with computing, as long as the synchronisation of one cycle takes, and without.
 
@@ -63,8 +63,8 @@ def arguments(one: argparse.ArgumentParser, *, cycles: bool = True) -> None:
 
 
 @dataclass
-class _Told:
-    """What this rank saw in one run of a peer: seconds.
+class _Times:
+    """Seconds of one run of a peer on this rank.
 
     sync, waited : in sync threads, and waiting for them.
     """
@@ -93,9 +93,9 @@ class _Peer:
                     made[name][tuple(slice(a, a + n) for a, n in zip(at, values.shape, strict=True))] = values
             return f.id.handle.session
 
-    def run(self, delay: float) -> _Told:
+    def run(self, delay: float) -> _Times:
         """All cycles, with a time of computing after each one."""
-        cases, told = self.cases, _Told()
+        cases, times = self.cases, _Times()
         folder = cases.slow if self.slow else cases.fast
         paths = [os.path.join(folder, f"cycle_{i}.nc") for i in range(cases.cycles)]
         for path in paths:
@@ -106,21 +106,21 @@ class _Peer:
             start = time.perf_counter()
             session = self.write(path)
             if session is not None:
-                told.sessions.append(session)
-            told.seen += time.perf_counter() - start
+                times.sessions.append(session)
+            times.seen += time.perf_counter() - start
             time.sleep(delay)
         pnc_vol.finalize(cases.job.comm)
-        told.run = time.perf_counter() - began
-        for session in told.sessions:
-            said = session.statistics()["driver"]
-            told.sync += said.get("cache.sync_seconds", 0.0)
-            told.waited += said.get("cache.non_hidden_sync_seconds", 0.0) + said.get("cache.waiting_seconds", 0.0)
-        told.sessions.clear()
+        times.run = time.perf_counter() - began
+        for session in times.sessions:
+            counts = session.statistics()["driver"]
+            times.sync += counts.get("cache.sync_seconds", 0.0)
+            times.waited += counts.get("cache.non_hidden_sync_seconds", 0.0) + counts.get("cache.waiting_seconds", 0.0)
+        times.sessions.clear()
         if self.verify:
             cases.check(paths[-1])
         for path in paths:
             cases.job.clear(path)
-        return told
+        return times
 
 
 class _PnetcdfPeer(_Peer):
@@ -206,7 +206,7 @@ class _Cases:
 
 
 def run(job: Job, variables: Mapping[str, Any], parts: Sequence[Part]) -> list[Result]:
-    """Files of `variables`, of which this rank writes `parts`, by every peer; the report says which bars are met."""
+    """Files of `variables`, of which this rank writes `parts`, by every peer; the report lists which bars are met."""
     cases = _Cases(job, variables, parts)
     try:
         peers = cases.peers()
@@ -217,11 +217,11 @@ def run(job: Job, variables: Mapping[str, Any], parts: Sequence[Part]) -> list[R
         phases: dict[str, tuple[int | None, int | None]] = {
             f"{what}, {how} compute": (nbytes, None) for how in ("with", "without") for what in ("seen", "run")
         }
-        told: dict[str, dict[str, list[_Told]]] = {name: {"with": [], "without": []} for name in peers}
-        works = {name: p if isinstance(p, str) else _work(p, delay, told[name]) for name, p in peers.items()}
+        runs_of: dict[str, dict[str, list[_Times]]] = {name: {"with": [], "without": []} for name in peers}
+        works = {name: p if isinstance(p, str) else _work(p, delay, runs_of[name]) for name, p in peers.items()}
         job.options.memory = False
         results = job.turns(phases, works)
-        _report(job, cases, delay, told)
+        _report(job, cases, delay, runs_of)
         return results
     finally:
         cases.clear()
@@ -230,48 +230,48 @@ def run(job: Job, variables: Mapping[str, Any], parts: Sequence[Part]) -> list[R
 def _sync_of_a_cycle(job: Job, peer: _Peer) -> float:
     """Seconds that the sync threads of the slowest rank take for one file."""
     cycles, peer.cases.cycles = peer.cases.cycles, 1
-    told = peer.run(0.0)
+    times = peer.run(0.0)
     peer.cases.cycles = cycles
-    return float(max(job.comm.allgather(told.sync)))
+    return float(max(job.comm.allgather(times.sync)))
 
 
-def _work(peer: _Peer, delay: float, told: dict[str, list[_Told]]) -> Callable[[RankWatch], None]:
+def _work(peer: _Peer, delay: float, runs_of: dict[str, list[_Times]]) -> Callable[[RankWatch], None]:
     def do(watch: RankWatch) -> None:
         for how, seconds in (("with", delay), ("without", 0.0)):
             one = peer.run(seconds)
-            told[how].append(one)
+            runs_of[how].append(one)
             for what in ("seen", "run"):
                 watch.seconds[f"{what}, {how} compute"] = getattr(one, what)
 
     return do
 
 
-def _report(job: Job, cases: _Cases, delay: float, told: dict[str, dict[str, list[_Told]]]) -> None:
+def _report(job: Job, cases: _Cases, delay: float, runs_of: dict[str, dict[str, list[_Times]]]) -> None:
     """Bandwidths, what was hidden, and the bars; all ranks take part."""
     o, total = job.options, cases.nbytes * cases.cycles / 2**20
     median = {
-        name: {how: _median(job, runs[how]) for how in runs} for name, runs in told.items() if runs["with"]
+        name: {how: _median(job, runs[how]) for how in runs} for name, runs in runs_of.items() if runs["with"]
     }  # fmt: skip
     where = f"emulated, {o.bandwidth:g} MiB/s, {o.latency:g} s a call" if o.bandwidth else cases.slow
-    job.say(f"{cases.cycles} files of {cases.nbytes / 2**20:.1f} MiB; global file system: {where}; cache: {o.cache}")
-    job.say(f"computing after each file: {delay:.3f} s, in all {delay * cases.cycles:.3f} s")
-    job.say(f"{'peer':18s} {'write MiB/s':>12s} {'seen s':>9s} {'run s':>9s} {'sync s':>9s} {'not hidden s':>13s}")
+    job.report(f"{cases.cycles} files of {cases.nbytes / 2**20:.1f} MiB; global file system: {where}; cache: {o.cache}")
+    job.report(f"computing after each file: {delay:.3f} s, in all {delay * cases.cycles:.3f} s")
+    job.report(f"{'peer':18s} {'write MiB/s':>12s} {'seen s':>9s} {'run s':>9s} {'sync s':>9s} {'not hidden s':>13s}")
     for name, by in median.items():
         for how in ("with", "without"):
             one = by[how]
             label = name if how == "with" else "  no compute"
             speed = total / one.seen if one.seen else 0.0
-            job.say(
+            job.report(
                 f"{label:18s} {speed:12.1f} {one.seen:9.3f} {one.run:9.3f} {one.sync:9.3f} {one.waited:13.3f}"
             )  # fmt: skip
     if {US, NO_CACHE, LOCAL} <= set(median):
-        met = bars(median[US], median[NO_CACHE], median[LOCAL], delay * cases.cycles, cases.cycles)
-        for bar, ratio in met.items():
-            job.say(f"{'met' if ratio <= BARS[bar] else 'NOT met'}: {bar} = {ratio:.3f}, at most {BARS[bar]:g}")
+        ratios = bars(median[US], median[NO_CACHE], median[LOCAL], delay * cases.cycles, cases.cycles)
+        for bar, ratio in ratios.items():
+            job.report(f"{'met' if ratio <= BARS[bar] else 'NOT met'}: {bar} = {ratio:.3f}, at most {BARS[bar]:g}")
 
 
 def bars(
-    cache: Mapping[str, _Told], direct: Mapping[str, _Told], local: Mapping[str, _Told], compute: float, cycles: int
+    cache: Mapping[str, _Times], direct: Mapping[str, _Times], local: Mapping[str, _Times], compute: float, cycles: int
 ) -> dict[str, float]:
     """The ratio of each bar.
 
@@ -292,8 +292,8 @@ def bars(
     return dict(zip(BARS, values, strict=True))
 
 
-def _median(job: Job, runs: list[_Told]) -> _Told:
+def _median(job: Job, runs: list[_Times]) -> _Times:
     """The medians of rounds, of each the slowest rank."""
     mine = [(one.seen, one.run, one.sync, one.waited) for one in runs]
     slowest = np.max(job.comm.allgather(mine), axis=0)
-    return _Told(*np.median(slowest, axis=0).tolist())
+    return _Times(*np.median(slowest, axis=0).tolist())

@@ -68,7 +68,7 @@ class _Block:
         self.start = tuple(min(int(p) * size, n) for p, size, n in zip(place, sizes, self.shape, strict=True))
         count = [min(size, n - at) for size, n, at in zip(sizes, self.shape, self.start, strict=True)]
         first = np.ravel_multi_index(self.start, self.shape) if all(count) else 0
-        # every element tells where it belongs
+        # every element holds its place
         self.values = (np.arange(np.prod(count), dtype="i8") + first * 3).astype(self.dtype).reshape(count)
 
     @property
@@ -189,17 +189,17 @@ def _report(job: Job, block: _Block, results: list[Result]) -> None:
     """The originals' words, with the medians of pnc_vol; Mbytes are 2^20 bytes."""
     o, total = job.options, block.nbytes / (1 << 20)
     seconds = {result.work: result.median(US) for result in results}
-    job.say(f"Process grid {' x '.join(map(str, block.grid))}")
-    job.say(f"Global array size {' x '.join(map(str, block.shape))} {block.dtype} ({total:.2f} Mbytes)")
+    job.report(f"Process grid {' x '.join(map(str, block.grid))}")
+    job.report(f"Global array size {' x '.join(map(str, block.shape))} {block.dtype} ({total:.2f} Mbytes)")
     if o.cycles:
         spent = seconds[results[0].work]
         if spent is not None:
-            job.say(f"Write time = {spent:f} sec, bandwidth = {o.cycles * total / spent:f} Mbytes/sec")
-            job.say(f"Compute time = {o.cycles * o.delay:f} sec, global time = {spent + o.cycles * o.delay:f} sec")
+            job.report(f"Write time = {spent:f} sec, bandwidth = {o.cycles * total / spent:f} Mbytes/sec")
+            job.report(f"Compute time = {o.cycles * o.delay:f} sec, global time = {spent + o.cycles * o.delay:f} sec")
         return
     for word, result in (("write", results[0]), ("read", results[2])):
         spent = seconds[result.work]
         if spent is not None:
-            job.say(
+            job.report(
                 f"Collective {word} time = {spent:f} sec, Collective {word} bandwidth = {total / spent:f} Mbytes/sec"
             )

@@ -1,9 +1,9 @@
 """``python -m pnc_vol.bench create``: objects that each rank creates for itself, as in indep_data_obj_create.
 
 Each rank knows only its own share of the datasets. As definitions in a shared file are the same on all ranks, the ranks
-first tell each other theirs (one exchange of their descriptions), and then all define all. Reported are, as in the
+first send each other theirs (one exchange of their descriptions), and then all define all. Reported are, as in the
 original (PnetCDF's ``benchmarks/C``), the exchange, defining, ending definitions, closing, and all of it. The
-original's ``-m`` counts allocations; here peak memory is always measured, unless ``--no-memory`` is said.
+original's ``-m`` counts allocations; here peak memory is always measured, unless ``--no-memory`` is given.
 
 Knows: the pattern, pnc_vol's words and PnetCDF-Python's. Raw MPI-IO has no objects.
 """
@@ -66,14 +66,14 @@ def run(job: Job) -> list[Result]:
     results = job.turns({what: (None, count if what != "close" else 1) for what in WHATS}, peers)
     if o.quiet:
         return results
-    job.say(f"Number of MPI processes:                {comm.size}")
-    job.say(f"Total number of variables:              {count}")
-    job.say(f"Number of dimensions per variable:      {o.dims}{' (its own)' if o.own_dims else ''}")
-    job.say(f"Number of attributes per variable:      {o.attributes}")
+    job.report(f"Number of MPI processes:                {comm.size}")
+    job.report(f"Total number of variables:              {count}")
+    job.report(f"Number of dimensions per variable:      {o.dims}{' (its own)' if o.own_dims else ''}")
+    job.report(f"Number of attributes per variable:      {o.attributes}")
     for result in results:
         spent = result.median(US)
         if spent is not None:
-            job.say(f"Max {result.work:25s} time = {spent:10.4f} sec")
+            job.report(f"Max {result.work:25s} time = {spent:10.4f} sec")
     return results
 
 

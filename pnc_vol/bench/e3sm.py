@@ -110,7 +110,7 @@ def run(job: Job) -> list[Result]:
     _report(job, setup, results)
     for name, rounds in seen.items():
         for line in lines(name, rounds):
-            job.say(line)
+            job.report(line)
     return results
 
 
@@ -246,46 +246,46 @@ def _report(job: Job, setup: Setup, results: Sequence[Result]) -> None:
     """Counts, amounts, the least and the most time of a rank in each step, and bandwidths."""
     o, by = job.options, {result.work: result for result in results}
     files = setup.files
-    job.say(f"==== Case {setup.case}, canonical, maps {setup.title}, {', '.join(file.name for file in files)} ====")
-    job.say(f"Number of IO processes             = {job.comm.size}")
-    job.say(f"Number of decompositions           = {len(setup.parts)}")
-    job.say(f"Fill mode                          = {'enabled' if setup.fill else 'disabled'}")
+    job.report(f"==== Case {setup.case}, canonical, maps {setup.title}, {', '.join(file.name for file in files)} ====")
+    job.report(f"Number of IO processes             = {job.comm.size}")
+    job.report(f"Number of decompositions           = {len(setup.parts)}")
+    job.report(f"Fill mode                          = {'enabled' if setup.fill else 'disabled'}")
     memory = "yes" if o.apart or o.stride > 1 else "no"
-    job.say(f"Using noncontiguous write buffer   = {memory}")
+    job.report(f"Using noncontiguous write buffer   = {memory}")
     for file in files:
         numbers = [variable.number for variable in file.variables]
-        job.say(f"{file.name}: No. variables use no decomposition = {numbers.count(0):6d}")
+        job.report(f"{file.name}: No. variables use no decomposition = {numbers.count(0):6d}")
         for k in range(1, len(setup.parts) + 1):
-            job.say(f"{file.name}: No. variables use decomposition D{k} = {numbers.count(k):6d}")
+            job.report(f"{file.name}: No. variables use decomposition D{k} = {numbers.count(k):6d}")
         attributes = len(file.attrs) + sum(len(variable.attrs) for variable in file.variables)
         records = setup.records_of(file)
-        job.say(f"{file.name}: Total no. climate variables        = {len(numbers):6d}")
-        job.say(f"{file.name}: Total no. attributes               = {attributes:6d}")
-        job.say(f"{file.name}: Write no. records (time dim)       = {records:6d}")
+        job.report(f"{file.name}: Total no. climate variables        = {len(numbers):6d}")
+        job.report(f"{file.name}: Total no. attributes               = {attributes:6d}")
+        job.report(f"{file.name}: Write no. records (time dim)       = {records:6d}")
         every = o.flush_every if o.flush_every > 0 else records
-        job.say(f"{file.name}: No. I/O flush calls                = {-(-records // every):6d}")
-    job.say(f"Total no. noncontiguous requests   = {sum(setup.requests):6d}")
-    job.say(f"Max   no. noncontiguous requests   = {max(setup.requests):6d}")
-    job.say(f"Min   no. noncontiguous requests   = {min(setup.requests):6d}")
-    job.say(RULE)
+        job.report(f"{file.name}: No. I/O flush calls                = {-(-records // every):6d}")
+    job.report(f"Total no. noncontiguous requests   = {sum(setup.requests):6d}")
+    job.report(f"Max   no. noncontiguous requests   = {max(setup.requests):6d}")
+    job.report(f"Min   no. noncontiguous requests   = {min(setup.requests):6d}")
+    job.report(RULE)
     amount = sum(setup.nbytes)
     for what, nbytes in (
         ("Indiv write amount MAX ", max(setup.nbytes)),
         ("Indiv write amount MIN ", min(setup.nbytes)),
     ):
-        job.say(f"{what}            = {nbytes / (1 << 20):.2f} MiB")
-    job.say(f"Total write amount                 = {amount / (1 << 20):.2f} MiB = {amount / (1 << 30):.2f} GiB")
+        job.report(f"{what}            = {nbytes / (1 << 20):.2f} MiB")
+    job.report(f"Total write amount                 = {amount / (1 << 20):.2f} MiB = {amount / (1 << 30):.2f} GiB")
     for prefix, flush, whats in (("", "write-only", WHATS), ("read, ", "read-only", READ_WHATS)):
         whole = by.get(f"{prefix}open to close")
         total = whole.median(US) if whole else None
         if total is None:
             continue
-        job.say(RULE)
+        job.report(RULE)
         for what in (*whats, f"{prefix}open to close"):
             least, most = by[what].least(US) or 0.0, by[what].median(US) or 0.0
-            job.say(f"Time of {WORDS[what]:26s} min/max = {least:8.4f} / {most:8.4f}")
+            job.report(f"Time of {WORDS[what]:26s} min/max = {least:8.4f} / {most:8.4f}")
         if not prefix:
-            job.say(f"Emulate computation time (sleep)   min/max = {o.sleep:8.4f} / {o.sleep:8.4f}")
+            job.report(f"Emulate computation time (sleep)   min/max = {o.sleep:8.4f} / {o.sleep:8.4f}")
         for what, spent in ((flush, by[f"{prefix}flush"].median(US)), ("open-to-close", total)):
             for unit, power in (("MiB", 20), ("GiB", 30)):
-                job.say(f"I/O bandwidth in {unit}/sec ({what}) = {amount / (1 << power) / (spent or np.inf):.4f}")
+                job.report(f"I/O bandwidth in {unit}/sec ({what}) = {amount / (1 << power) / (spent or np.inf):.4f}")

@@ -24,7 +24,7 @@ _TIME = re.compile(r"^end-to-end time +min/max = +([\d.]+) / +([\d.]+)", re.MULT
 
 
 def c_program(options: argparse.Namespace, launcher: Sequence[str]) -> Iterator[str]:
-    """Run the C program as often as the benchmark ran, and tell its time from open to close.
+    """Run the C program as often as the benchmark ran, and report its time from open to close.
 
     Parameters
     ----------

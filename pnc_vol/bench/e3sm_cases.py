@@ -65,15 +65,15 @@ def files_of(case: str, which: int) -> list[str]:
     return list(names) if which < 0 or len(names) == 1 else [names[which]]
 
 
-def _value(told: Any) -> Any:
-    if isinstance(told, dict):
-        values = np.array(told["v"], TYPES[told["t"]])
+def _value(stored: Any) -> Any:
+    if isinstance(stored, dict):
+        values = np.array(stored["v"], TYPES[stored["t"]])
         return values[0] if values.size == 1 else values
-    return told
+    return stored
 
 
-def _attributes(told: Any, kind: str) -> dict[str, Any]:
-    found = {key: _value(value) for key, value in told}
+def _attributes(stored: Any, kind: str) -> dict[str, Any]:
+    found = {key: _value(value) for key, value in stored}
     if "_FillValue" in found and kind in TYPES:
         # always of the variable's type, which other attributes of that value are not
         found["_FillValue"] = np.dtype(TYPES[kind]).type(found["_FillValue"])
@@ -88,8 +88,8 @@ def listed(path: str, *, floats: bool) -> CaseFile:
     floats : bool
         Whether what the C program makes float under ``-j`` is float.
     """
-    told = json.loads(read_whole(REAL, path))
-    narrow = set(told["float_with_j"]) if floats else set()
+    listing = json.loads(read_whole(REAL, path))
+    narrow = set(listing["float_with_j"]) if floats else set()
     variables = [
         Variable(
             name,
@@ -98,11 +98,11 @@ def listed(path: str, *, floats: bool) -> CaseFile:
             number,
             _attributes(attrs, "float" if name in narrow else kind),
         )
-        for name, kind, dims, number, attrs in told["vars"]
+        for name, kind, dims, number, attrs in listing["vars"]
     ]
     name = path.rpartition("/")[2].removesuffix(".json")
-    attrs = {key: _value(value) for key, value in told["attrs"]}
-    return CaseFile(name, dict(told["dims"]), attrs, variables, [tuple(dims) for dims in told["maps"]])
+    attrs = {key: _value(value) for key, value in listing["attrs"]}
+    return CaseFile(name, dict(listing["dims"]), attrs, variables, [tuple(dims) for dims in listing["maps"]])
 
 
 # --------------------------------------------------------------------------------------------------- from counts

@@ -79,7 +79,7 @@ class Setup:
 
 
 def prepare(job: Job) -> Setup:
-    """Maps by rank 0, which tells each rank its part; variables."""
+    """Maps by rank 0, which sends each rank its part; variables."""
     o, comm = job.options, job.comm
     case: str = o.case
     path = o.data / f"map_{case.lower()}_case_16p.nc"

@@ -106,15 +106,15 @@ def lines(layout: str, rounds: Sequence[Seen]) -> list[str]:
     """Medians, and what they are of the canonical file's and of the copy's."""
     first = rounds[0]
     by = {what: _median([getattr(one, what) for one in rounds]) for what in Seen._fields[2:8]}
-    said = [f"==== {layout}: one rank sees {first.file} as one file of {first.nbytes / (1 << 20):.1f} MiB ===="]
+    found = [f"==== {layout}: one rank sees {first.file} as one file of {first.nbytes / (1 << 20):.1f} MiB ===="]
     for what, ours, plain, times in (
         ("opening", "open", "plain_open", "canonical"),
         (f"reading {first.variable}", "read", "plain_read", "canonical"),
         ("replay", "replay", "copy", "plain copy"),
     ):
         (wall, cpu), (other_wall, other_cpu) = by[ours], by[plain]
-        said.append(
+        found.append(
             f"{what:24s} {wall * 1e3:9.3f} ms (CPU {cpu * 1e3:9.3f}); {times} {other_wall * 1e3:9.3f} "
             f"(CPU {other_cpu * 1e3:9.3f}): {wall / other_wall:6.2f} x (CPU {cpu / max(other_cpu, 1e-9):6.2f} x)"
         )
-    return said
+    return found

@@ -199,24 +199,24 @@ def _report(job: Job, mesh: _Mesh, sizes: dict[str, int], seconds: dict[str, flo
     if total is None:
         return
     o, mib = job.options, 1 << 20
-    job.say(
+    job.report(
         f"Using {'blocking' if o.blocking else 'nonblocking'} writes, "
         f"{'independent' if o.independent else 'collective'}"
     )
-    job.say(f" number of guards      : {GUARD:13d}")
-    job.say(f" number of blocks      : {max(1, round(o.blocks * o.scale)):13d}")
-    job.say(f" number of variables   : {len(LABELS):13d}")
+    job.report(f" number of guards      : {GUARD:13d}")
+    job.report(f" number of blocks      : {max(1, round(o.blocks * o.scale)):13d}")
+    job.report(f" number of variables   : {len(LABELS):13d}")
     for kind, title in (
         ("checkpoint", "checkpoint time"),
         ("plotfile", "plot no corner"),
         ("corners", "plot    corner"),
     ):
         parts = {what: seconds[f"{kind}, {what}"] or 0.0 for what in ("header", "unknowns", "close")}
-        job.say(f" {title:22s}: {sum(parts.values()):16.4f}  sec")
+        job.report(f" {title:22s}: {sum(parts.values()):16.4f}  sec")
         for what, word in (("header", "max header"), ("unknowns", "max unknown"), ("close", "max close")):
-            job.say(f"        {word:15s}: {parts[what]:16.4f}  sec")
-        job.say(f"        {'I/O amount':15s}: {sizes[kind] / mib:16.2f}  MiB")
+            job.report(f"        {word:15s}: {parts[what]:16.4f}  sec")
+        job.report(f"        {'I/O amount':15s}: {sizes[kind] / mib:16.2f}  MiB")
     amount = sum(sizes.values()) / mib
-    job.say(f" Total I/O amount      : {amount:16.2f}  MiB")
-    job.say(" nproc    array size      exec (sec)   bandwidth (MiB/s)")
-    job.say(f"{job.comm.size:5d}   {mesh.n:3d} x {mesh.n:3d} x {mesh.n:3d}   {total:9.4f}  {amount / total:10.2f}")
+    job.report(f" Total I/O amount      : {amount:16.2f}  MiB")
+    job.report(" nproc    array size      exec (sec)   bandwidth (MiB/s)")
+    job.report(f"{job.comm.size:5d}   {mesh.n:3d} x {mesh.n:3d} x {mesh.n:3d}   {total:9.4f}  {amount / total:10.2f}")

@@ -2,7 +2,7 @@
 
 A file is ``segments`` times a block of each task; a block is transfers. Transfer ``j`` of task ``r`` in segment ``s``
 is at ``(s * tasks + r) * block + j * transfer``. In a CDF-5 file that is a variable of bytes, (segments x tasks,
-transfers, transfer size), as IOR's own PnetCDF back end has it, with a record axis in front. Every element tells its
+transfers, transfer size), as IOR's own PnetCDF back end has it, with a record axis in front. Every element holds its
 place, and is checked after reading.
 
 Knows: the pattern. Does not know: how a library writes (`carriers.py`).
@@ -241,7 +241,7 @@ def _report(job: Job, pattern: _Pattern, results: list[Result], moved: tuple[int
     """IOR's columns, one row a peer, access and repetition; and its summary."""
     by = {result.work: result for result in results}
     nbytes, calls = moved
-    job.say(HEAD)
+    job.report(HEAD)
     rates: dict[str, list[float]] = {}
     for access in ("write", "read"):
         total = by.get(f"{access}, total")
@@ -251,25 +251,25 @@ def _report(job: Job, pattern: _Pattern, results: list[Result], moved: tuple[int
                     by[f"{access}, {what}"].seconds[peer][i] for what in ("open", "transfers", "close")
                 )
                 rates.setdefault(f"{access:5s} {peer}", []).append(nbytes / spent / (1 << 20))
-                job.say(
+                job.report(
                     f"{access:8s}  {nbytes / spent / (1 << 20):<9.2f}  {calls / wr:<9.2f}  "
                     f"{wr * job.comm.size / calls:<10.6f}  "
                     f"{pattern.transfers * pattern.transfer / 1024:<9.2f}  {pattern.transfer / 1024:<9.2f}  "
                     f"{opened:<9.6f}  {wr:<9.6f}  {closed:<9.6f}  {spent:<9.6f}  {i:<4d}  {peer}"
                 )
-    job.say(
+    job.report(
         "\nOperation, peer                 Max(MiB)   Min(MiB)   Mean(MiB)  StdDev     "
         "Max(OPs)   Min(OPs)   Mean(OPs)  StdDev     Mean(s)"
     )
     for what, rate in rates.items():
         # a transfer is an operation, and a repetition's time is that of its bandwidth
         ops = np.array(rate) * (1 << 20) * calls / nbytes
-        told = (max(rate), min(rate), np.mean(rate), np.std(rate), ops.max(), ops.min(), ops.mean(), ops.std())
-        job.say(f"{what:30s}  {'  '.join(f'{x:<9.2f}' for x in told)}  {np.mean(calls / ops):<9.6f}")
+        row = (max(rate), min(rate), np.mean(rate), np.std(rate), ops.max(), ops.min(), ops.mean(), ops.std())
+        job.report(f"{what:30s}  {'  '.join(f'{x:<9.2f}' for x in row)}  {np.mean(calls / ops):<9.6f}")
     for access, word in (("write", "Write"), ("read", "Read")):
         best = max(
             (max(rate) for what, rate in rates.items() if what.split()[0] == access and what.split()[1] == "pnc_vol"),
             default=None,
         )
         if best:
-            job.say(f"Max {word}: {best:.2f} MiB/sec ({best * (1 << 20) / 1e6:.2f} MB/sec) (pnc_vol)")
+            job.report(f"Max {word}: {best:.2f} MiB/sec ({best * (1 << 20) / 1e6:.2f} MB/sec) (pnc_vol)")

@@ -7,7 +7,7 @@ Rules
 1. Peers take turns within a round, so that what else the machine does falls on all of them alike.
 2. A ratio is a peer's median over pnc_vol's, from the same run: above 1, pnc_vol is faster.
 3. What a peer wrote is checked against what it should have written, outside of the timed part.
-4. A peer that takes more than `PATIENCE` seconds for one piece of work gets one round, and the table says so.
+4. A peer that takes more than `PATIENCE` seconds for one piece of work gets one round, and the table has a note.
 5. Peak memory is the growth of the resident set during the timed part, by the kernel's high-water mark, which is set
    back before it. Memory that this process freed and uses again does not show: ask a fresh process (`fresh.py`).
 """

@@ -5,7 +5,7 @@ know: clocks, what is measured.
 
 Rules
 -----
-1. Each peer is written as its own documentation tells a user who wants speed: netCDF4 without prefilling, PnetCDF with
+1. Each peer is written as its own documentation advises users who want speed: netCDF4 without prefilling, PnetCDF with
    posted requests and one wait, h5py with chunks of several records, pnc_vol and h5py by plain assignment.
 2. All are a `Peer`. A library lacks the method for what it cannot do, and the work leaves it out (`Work.without`).
 3. Loops over many small writes are here and call the library itself: a call more would be measured with them.
@@ -40,7 +40,7 @@ CHUNK = 4096
 
 
 def load(name: str) -> Any:
-    """The module `name`, or a text that tells why it cannot be had."""
+    """The module `name`, or the reason why it cannot be imported."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

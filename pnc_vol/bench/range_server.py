@@ -34,7 +34,7 @@ class Server(http.server.ThreadingHTTPServer):
     ranges : bool, obey ``Range``.
     fail : list of int, status codes of the next answers to GET, before any is good.
     sent : int, bytes of bodies.
-    told : dict, headers to send instead of the right ones; None leaves one out. ``If-Match`` is ignored then.
+    forged : dict, headers to send instead of the right ones; None leaves one out. ``If-Match`` is ignored then.
     drip : float, seconds before each byte of a body, if not 0.
     """
 
@@ -48,11 +48,11 @@ class Server(http.server.ThreadingHTTPServer):
         self.requests: list[tuple[str, str | None]] = []
         self.latency, self.ranges, self.sent = 0.0, True, 0
         self.fail: list[int] = []
-        self.told: dict[str, str | None] = {}
+        self.forged: dict[str, str | None] = {}
         self.drip = 0.0
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away says nothing here."""
+        """Print nothing when a client goes away."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -60,7 +60,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def do_HEAD(self) -> None:
         self._answer(body=False)
@@ -86,9 +86,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not stat.S_ISREG(there.st_mode):
             return self._refuse(404)
         size = there.st_size
-        told = f"{there.st_mtime_ns} {size} {there.st_ino}"
-        etag = f'"{hashlib.sha256(told.encode()).hexdigest()[:16]}"'
-        if self.headers.get("If-Match", etag) != etag and not server.told:
+        version = f"{there.st_mtime_ns} {size} {there.st_ino}"
+        etag = f'"{hashlib.sha256(version.encode()).hexdigest()[:16]}"'
+        if self.headers.get("If-Match", etag) != etag and not server.forged:
             return self._refuse(412)
         first, end = 0, size
         part = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted or "") if server.ranges else None
@@ -100,7 +100,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         fields: dict[str, str | None] = {"ETag": etag, "Content-Length": str(end - first)}
         if part:
             fields["Content-Range"] = f"bytes {first}-{end - 1}/{size}"
-        for key, value in (fields | server.told).items():
+        for key, value in (fields | server.forged).items():
             if value is not None:
                 self.send_header(key, value)
         self.end_headers()

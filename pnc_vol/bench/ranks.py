@@ -96,8 +96,8 @@ class Job:
         job.lines = self.lines
         return job
 
-    def say(self, text: str) -> None:
-        """A line of the report that comes before the table."""
+    def report(self, text: str) -> None:
+        """Add a line to the report that comes before the table."""
         self.lines.append(text)
 
     def clear(self, path: str) -> None:
@@ -173,7 +173,7 @@ def hints_of(path: str) -> dict[str, str]:
     found = {}
     for line in read_whole(REAL, path).decode().splitlines():
         name, _, value = line.partition("#")[0].replace("=", " ", 1).strip().partition(" ")
-        # IOR says by the name whom a hint is for; what is for the file system alone is not ours
+        # the prefix of IOR names whom a hint is for; hints for the file system alone are not ours
         if (name and not name.startswith("IOR_HINT__")) or name.startswith("IOR_HINT__MPI__"):
             found[name.removeprefix("IOR_HINT__MPI__")] = value.strip()
     return found
@@ -216,8 +216,8 @@ def launcher_of(nprocs: int, *, ranks_per_node: int | None = None) -> list[str]:
     if mpiexec is None:
         raise SystemExit('mpiexec is not installed (pip install "pnc-vol[mpi]")')
     command = [mpiexec, "-n", str(nprocs)]
-    told = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False)
-    if "Open MPI" in told.stdout + told.stderr:
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False)
+    if "Open MPI" in version.stdout + version.stderr:
         command += ["--oversubscribe"]
         if ranks_per_node:
             raise SystemExit("--ranks-per-node needs MPICH: Open MPI cannot play several nodes on one")

@@ -35,7 +35,7 @@ _SERVER = "from pnc_vol.bench.range_server import main; main()"
 
 
 def report(scale: float, rounds: int, folder: str | None) -> list[str]:
-    """Lines that say what was measured."""
+    """The lines of the report."""
     with temporary_directory(folder) as place:
         return [*_columns(scale, place), *_threads(scale, rounds, place)]
 

@@ -4,8 +4,8 @@ Knows: what a benchmark of one process is made of. Does not know: any of them, n
 
 Rules
 -----
-1. A benchmark is a module with ``peers(folder)`` and ``works(scale)``. A peer that cannot be had is a text that says
-   why.
+1. A benchmark is a module with ``peers(folder)`` and ``works(scale)``. A peer that cannot be had is a text with
+   the reason.
 2. A work does what it needs outside of ``with watch(phase):`` and what counts inside; it checks what it got.
 3. Peak memory is measured once more for each work and peer, in a process that does nothing else (`main`).
 """

@@ -38,7 +38,7 @@ def machine() -> dict[str, Any]:
 
 
 def peers_of(results: Sequence[Result]) -> list[str]:
-    """All peers, in the order in which they were met."""
+    """All peers, in order of appearance."""
     return list(dict.fromkeys(peer for result in results for peer in [*result.seconds, *result.notes]))
 
 
@@ -80,7 +80,7 @@ def _print_first(results: Sequence[Result], peers: Sequence[str]) -> None:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
-    """What was left out and why; what is said of all works alike is said once."""
+    """What was left out and why; a note that all works have stands once."""
     found: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for peer, reason in result.notes.items():
@@ -119,7 +119,7 @@ def _amount(nbytes: int | None) -> str:
 
 def to_json(results: Sequence[Result], more: Mapping[str, Any] | None = None) -> str:
     """All that was measured, for programs; seconds and bytes."""
-    told = [
+    rows = [
         {
             "work": r.work,
             "bytes": r.nbytes,
@@ -131,7 +131,7 @@ def to_json(results: Sequence[Result], more: Mapping[str, Any] | None = None) ->
         }
         for r in results
     ]
-    return json.dumps({"machine": machine(), **(more or {}), "results": told}, indent=1)
+    return json.dumps({"machine": machine(), **(more or {}), "results": rows}, indent=1)
 
 
 def plot(results: Sequence[Result], path: str, title: str) -> None:

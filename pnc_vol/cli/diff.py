@@ -6,7 +6,7 @@ Rules
 -----
 1. Memory is bounded: values are compared in blocks of `BLOCK_BYTES`.
 2. A NaN equals a NaN. Numbers of different types are compared as numbers, without loss.
-3. What one format cannot say is not a difference: chunks, filters, limits of axes, labels across formats. Nor is an
+3. What one format cannot store is not a difference: chunks, filters, limits of axes, labels across formats. Nor is an
    attribute ``_FillValue`` that repeats the dataset's own fill value, as NetCDF has it.
 4. References are equal if they lead to the same object and elements, by whatever name.
 5. Values that an HDF5 file keeps in other files are not read, unless that was asked for.
@@ -156,8 +156,8 @@ class Comparison:
                 return
         yield from self._attributes(path, a, b)
         yield from self._dimensions(path, a, b)
-        if (said := _types(a)) != (other := _types(b)):
-            yield path, f"type {said} in the first file, {other} in the second"
+        if (mine := _types(a)) != (other := _types(b)):
+            yield path, f"type {mine} in the first file, {other} in the second"
         if a.shape != b.shape:
             yield path, f"shape {a.shape} in the first file, {b.shape} in the second"
         elif self.values and a.shape is not None and _comparable(a.dtype, b.dtype):
@@ -199,8 +199,8 @@ class Comparison:
         if not hasattr(a, "fillvalue") or not hasattr(b, "fillvalue") or (name in a.attrs) == (name in b.attrs):
             return frozenset()
         fills = [_normal(side.fillvalue) for side in (a, b)]
-        said = [_normal(side.attrs[name]) for side in (a, b) if name in side.attrs]
-        return frozenset({name}) if all(_same(fills[0], other) for other in (*fills, *said)) else frozenset()
+        stored = [_normal(side.attrs[name]) for side in (a, b) if name in side.attrs]
+        return frozenset({name}) if all(_same(fills[0], other) for other in (*fills, *stored)) else frozenset()
 
     def _attribute(self, a: Any, b: Any, name: str) -> str:
         try:
@@ -306,7 +306,7 @@ def _types(dataset: Any) -> str:
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
-    """The type in words that do not tell byte order, nor how long strings may be."""
+    """The type in words, without byte order and lengths of strings."""
     if check_string_dtype(dtype) is not None:
         return "string"
     members = check_enum_dtype(dtype)

@@ -80,7 +80,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _overview(option: str, rest: Sequence[str]) -> int:
-    """Do what an option in place of a verb says; the exit code."""
+    """Carry out an option that stands in place of a verb; the exit code."""
     if option in ("-h", "--help"):
         print("\n".join(_help()))
     elif option == "--version":

@@ -72,7 +72,7 @@ def safe(text: object) -> str:
 
 
 def painted(text: str, colour: str) -> str:
-    """Text in a colour on a terminal that shows colours and of which nobody said ``NO_COLOR``; else as it is."""
+    """Text in a colour, if the output is a terminal with colours and ``NO_COLOR`` is not set; else as it is."""
     plain = shell_variable("NO_COLOR") or shell_variable("TERM", "dumb") in ("dumb", "unknown")
     return text if plain or not sys.stdout.isatty() else f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
@@ -206,13 +206,13 @@ def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
 
 
 def _own_words(error: OSError) -> str | None:
-    """What this package says in place of what the system says."""
+    """The message of this package, if the error does not have the system's."""
     return None if error.errno and error.strerror == os.strerror(error.errno) else error.strerror
 
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno:
-        # what the system says is explained; what we say explains itself
+        # messages of the system are explained; ours explain themselves
         own = _own_words(error)
         if error.errno == errno.EEXIST and "itself" not in str(own):
             return "it exists already; give another name, or --overwrite"
@@ -232,7 +232,7 @@ _OPTIONS = {
     "compression=": "--compression ",
     "locking=False opens it nevertheless": "HDF5_USE_FILE_LOCKING=FALSE opens it nevertheless",
 }
-"""What errors say to programs, and what a person at the terminal has instead of it."""
+"""Parts of messages that are meant for programs, and their counterparts at the terminal."""
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """``pnc-vol view``: files in a browser.
 
-Knows: what the user is told: the address, the way from another computer. Does not know: HTTP, objects.
+Knows: what is printed for the user: the address, the way from another computer. Does not know: HTTP, objects.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Rules
 1. What a file is as NetCDF comes first; a header that is wrong has no markers to look at.
 2. Values are looked at where a marker makes others depend on them: lengths of rows, paths of references. They are read
    in blocks.
-3. Nothing that a marker says is an error: every other program reads the file as before.
+3. Nothing in a marker is an error: every other program reads the file as before.
 4. A program that does not read a file is no fault of the file: the finding has the program's name as its field, and
    its text names what to change. The versions that programs read were measured (``tests/interop/test_readers.py``), or
    are those that they document.
@@ -53,7 +53,7 @@ _BLOCK, _REFERENCE = 1 << 20, 128
 
 
 def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequence[str] = ()) -> list[Finding]:
-    """List what is wrong with a file: as NetCDF, and in what its markers say.
+    """List what is wrong with a file: as NetCDF, and in its markers.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequenc
     -------
     list of Finding
         ``severity`` is ``"error"`` for what makes readers refuse the file or read wrong values, else ``"warning"``.
-        What is said of markers has the field `mapping.names.MARKER`, no offset (-1), and is a warning: it was ignored.
+        A finding about a marker has the field `mapping.names.MARKER`, no offset (-1), and is a warning: it was ignored.
         What keeps a program of `readers` from reading a valid file is an error whose field is the program's name.
 
     Raises
@@ -117,7 +117,7 @@ def _header_bytes(path: str, system: System) -> Iterator[tuple[Callable[[bytearr
 
 
 def _of_set(path: str, system: System) -> list[Finding]:
-    """What is wrong with a set of subfiles: with each of them, and with what they say together."""
+    """What is wrong with a set of subfiles: with each of them, and with all together."""
     findings: list[Finding] = []
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", PncVolWarning)
@@ -148,7 +148,7 @@ def _of_values(path: str, system: System) -> Findings:
 
     found = Findings()
     with warnings.catch_warnings():
-        # what they say is said already
+        # these warnings are findings already
         warnings.simplefilter("ignore", PncVolWarning)
         with File(path, "r", system=system) as f:
             tree = f.id.node.tree

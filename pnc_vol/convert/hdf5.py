@@ -243,7 +243,7 @@ def convert(
 
 @contextlib.contextmanager
 def _damage_told(source: str) -> Iterator[None]:
-    """What h5py raises in its own code for a damaged file, as an error that says so."""
+    """An error of a damaged file in place of what h5py raises in its own code."""
     try:
         yield
     except (RuntimeError, KeyError, ValueError) as error:
@@ -284,7 +284,7 @@ def _missing(reader: File) -> list[tuple[str, int]]:
 def _admitted(source: str, kind: Kind, target: str, *, follow: bool, allow: bool, packed: bool) -> Iterator[Any]:
     """The open source, if what it declares is there, and the target has room for it."""
     with warnings.catch_warnings():
-        # the report says what is missing
+        # the report lists what is missing
         warnings.simplefilter("ignore", ShortFileWarning)
         opened = open_either(source, kind=kind)
     with opened as reader:

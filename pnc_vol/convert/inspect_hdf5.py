@@ -192,14 +192,14 @@ def chosen_fill(dataset: Any) -> Any:
     if dataset.id.get_create_plist().fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
         return None
     if dataset.dtype.kind == "O":
-        # HDF5 says "chosen" of the empty string too. Of arrays of varying length h5py shows the fill value of one
+        # HDF5 calls the empty string "chosen", too. Of arrays of varying length h5py shows the fill value of one
         # member, and references have none but null.
         return (dataset.fillvalue or None) if check_string_dtype(dataset.dtype) is not None else None
     return None if dataset.dtype.hasobject else dataset.fillvalue
 
 
 def storage_options(dataset: Any) -> str:
-    """Chunks, filters and the like, in words; empty if there is nothing to tell."""
+    """Chunks, filters and the like, in words; empty if there are none."""
     found = []
     if dataset.chunks is not None:
         found.append(f"chunks {tuple(dataset.chunks)}")
@@ -233,7 +233,7 @@ def stored_whole(dataset: Any) -> tuple[int, int] | None:
 
 
 def type_details(tid: Any, dtype: np.dtype[Any]) -> str:
-    """What an HDF5 type says beyond its numpy type, in words; empty if it is just what h5py makes of that.
+    """Properties of an HDF5 type that its numpy type lacks, in words; empty if it is just what h5py makes of that.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ def _details(tid: Any, made: Any) -> list[str]:
         if tid.get_strpad() != made.get_strpad():
             found.append(f"text {padding.get(tid.get_strpad(), 'padded with NUL')}")
         if tid.get_cset() != made.get_cset():
-            found.append(f"text said to be {'UTF-8' if tid.get_cset() == h5py.h5t.CSET_UTF8 else 'ASCII'}")
+            found.append(f"text declared as {'UTF-8' if tid.get_cset() == h5py.h5t.CSET_UTF8 else 'ASCII'}")
         return found
     if kind == h5py.h5t.OPAQUE:
         return ["tag of an opaque type"]

@@ -11,7 +11,7 @@ Rules
    HDF5, strings have a fixed length, complex numbers are compounds.
 3. HDF5 keeps the list of ranges in the object header, which holds 64 KiB. A dataset with more than `MOST` ranges is a
    virtual dataset over parts in the group `PARTS`.
-4. A link file says of which header it was made (`link_state`); it is stale when that of the NetCDF file differs.
+4. A link file records of which header it was made (`link_state`); it is stale when that of the NetCDF file differs.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ class _Linked(Transfer):
     # -------------------------------------------------------------------------------------------- dimensions
 
     def label(self, source: Any, axis: int) -> str:
-        """Only what is no dimension's name: the scale of the dimension tells that."""
+        """Only labels that differ from the dimension's name, which its scale already gives."""
         return super().label(source, axis) if source.id.node.axes[axis].only_label else ""
 
     def axes(self, path: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ _MOST, _LONGEST, _APART = 64 << 20, 64 << 10, 128
 
 
 class LinkState(NamedTuple):
-    """What a link file says of itself, and whether that still holds.
+    """The source of a link file, and whether the link file is up to date.
 
     source : str, path of the NetCDF file.
     stale : str, why the link file has to be made again; empty if it is up to date.
@@ -74,7 +74,7 @@ def source_of(note: dict[str, Any], path: str) -> str:
 
 
 def note_of(path: str, *, system: System = REAL) -> dict[str, Any] | None:
-    """What a link file says of itself; None if it is none.
+    """The note in a link file; None if the file is none.
 
     The HDF5 library is not asked: what stands at `path` may be any file, and in a damaged one the library may look for
     attributes for ever.

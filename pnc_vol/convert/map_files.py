@@ -169,9 +169,9 @@ def dealt(maps: list[Map] | None, comm: Comm, *, compat: bool = False) -> list[t
     list of (tuple of int, Runs)
         For each map its dimensions and the runs as stored.
     """
-    told = comm.from_root("maps", b"" if maps is None else ";".join(_text(one) for one in maps).encode()).decode()
+    texts = comm.from_root("maps", b"" if maps is None else ";".join(_text(one) for one in maps).encode()).decode()
     found: list[tuple[tuple[int, ...], Runs]] = []
-    for k, text in enumerate(told.split(";") if told else ()):
+    for k, text in enumerate(texts.split(";") if texts else ()):
         code, *dims = text.split(",")
         parcels: dict[int, npt.NDArray[np.uint8]] = {}
         with comm.errors_shared():

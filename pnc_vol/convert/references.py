@@ -281,8 +281,8 @@ def _points(space: Any, kind: int, shape: tuple[int, ...]) -> Any:
     return np.sort(np.concatenate(parts))
 
 
-def _spelled(said: dict[str, Any]) -> str:
-    return json.dumps(said, separators=(",", ":"))
+def _spelled(region: dict[str, Any]) -> str:
+    return json.dumps(region, separators=(",", ":"))
 
 
 def _region_in(dataset: Any, reference: RegionReference) -> Any:
@@ -295,23 +295,23 @@ def _region_in(dataset: Any, reference: RegionReference) -> Any:
     """
     import h5py
 
-    said = json.loads(reference.region)
+    region = json.loads(reference.region)
     space = dataset.id.get_space()
     shape = dataset.shape
-    if "points" in said:
-        points = np.stack(np.unravel_index(np.array(said["points"], np.int64), shape), axis=-1)
+    if "points" in region:
+        points = np.stack(np.unravel_index(np.array(region["points"], np.int64), shape), axis=-1)
         space.select_elements(points)
-    elif any(isinstance(axis, dict) for axis in said["select"]):
+    elif any(isinstance(axis, dict) for axis in region["select"]):
         lists = [
             np.array(axis["list"]) if isinstance(axis, dict) else axis[0] + axis[2] * np.arange(axis[1])
-            for axis in said["select"]
+            for axis in region["select"]
         ]
         if prod(map(len, lists)) > MOST_POINTS:
             raise ValueError("a region of too many elements")
         space.select_elements(np.stack([grid.ravel() for grid in np.meshgrid(*lists, indexing="ij")], axis=-1))
-    elif any(axis[1] == 0 for axis in said["select"]):
+    elif any(axis[1] == 0 for axis in region["select"]):
         space.select_none()
     else:
-        first, count, step = zip(*said["select"], strict=True)
+        first, count, step = zip(*region["select"], strict=True)
         space.select_hyperslab(tuple(first), tuple(count), tuple(step))
     return h5py.h5r.create(dataset.id, b".", h5py.h5r.DATASET_REGION, space)

@@ -48,7 +48,7 @@ class Copying(NamedTuple):
     pieces : Moves, what is copied, all of it there.
     nbytes : int, its size.
     source : str, where the copied bytes come from, links resolved.
-    before : what the system said of the source when the pieces were found.
+    before : the status of the source when the pieces were found.
     progress : called as ``progress(done, total, source)``, or None.
     """
 

@@ -227,7 +227,7 @@ class Transfer:
     def tracked(self, obj: Any) -> bool:
         """Whether the target is to keep the order of a group's members, or of a dataset's attributes, too.
 
-        NetCDF does by itself, so that nothing needs to be said for what the netCDF-4 library wrote.
+        NetCDF does by itself, so nothing is asked for where the netCDF-4 library wrote the source.
         """
         return inspect_hdf5.is_tracked(obj) and not inspect_hdf5.is_netcdf4(obj)
 

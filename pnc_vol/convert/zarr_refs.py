@@ -146,7 +146,7 @@ def _write_parquet(found: dict[str, Any], target: str) -> None:
 
 
 class _Arrays:
-    """What zarr is told of a file.
+    """The references to one file.
 
     Parameters
     ----------
@@ -169,9 +169,9 @@ class _Arrays:
         self.file.visititems(lambda name, thing: groups.append(f"{name}/") if hasattr(thing, "keys") else None)
         for group in groups:
             attrs = self.file[group or "/"].attrs
-            told = {name: plain for name in attrs if (plain := _plain(attrs[name])) is not None}
+            plain_attrs = {name: plain for name in attrs if (plain := _plain(attrs[name])) is not None}
             yield f"{group}.zgroup", json.dumps({"zarr_format": 2})
-            yield f"{group}.zattrs", json.dumps(told)
+            yield f"{group}.zattrs", json.dumps(plain_attrs)
         taken: set[str] = set()
         for uid, var in zip(self.uids, self.header.vars, strict=True):
             node = self.tree.datasets[uid]
@@ -244,7 +244,7 @@ def _value(attr: Attr) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; None for what JSON, or zarr, cannot tell."""
+    """A value as JSON has it; None for what JSON, or zarr, does not have."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufSOU":

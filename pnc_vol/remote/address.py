@@ -5,8 +5,8 @@ Knows: fsspec, HTTP's status codes. Does not know: blocks, extents.
 Rules
 -----
 1. Every error names the address and is one of: `FileNotFoundError`, `PermissionError`, `MissingPackageError`,
-   `RemoteError`. fsspec tells of a host that is down, and of a refusal, as of a file that is not there; what it wraps
-   is looked at.
+   `RemoteError`. fsspec raises the same error for a host that is down, a refusal, and a file that is not there; the
+   error that it wraps is looked at.
 2. What may be better the next time is tried again, after pauses: a connection that broke, a server that is busy (429)
    or failed (5xx). What the server decided is not: 401, 403, 404.
 3. The file is the one that was opened. HTTP is asked for it by its ETag (``If-Match``), and each answer must have the
@@ -156,14 +156,14 @@ class Address:
             if first:
                 raise self._without_ranges()
             return
-        told = headers.get("Content-Range", "")
-        sent = re.fullmatch(r"\s*bytes (\d+)-(\d+)/(\d+|\*)\s*", told)
+        field = headers.get("Content-Range", "")
+        sent = re.fullmatch(r"\s*bytes (\d+)-(\d+)/(\d+|\*)\s*", field)
         if sent and sent[3] not in ("*", str(self.nbytes)):
             raise self._changed()
         if not sent or (int(sent[1]), int(sent[2])) != (first, end - 1):
             text = (
                 f"the server was asked for the bytes {first}-{end - 1} and sent others (Content-Range: "
-                f"{told or 'missing'}); it or a proxy is wrong: copy the file here and open the copy"
+                f"{field or 'missing'}); it or a proxy is wrong: copy the file here and open the copy"
             )
             raise RemoteError(errno.EIO, text, self.url)
 
@@ -193,14 +193,14 @@ class Address:
             try:
                 return call()
             except Exception as error:
-                told, again = self._meant(error)
+                meant, again = self._meant(error)
                 if not (again and left):
-                    raise told from error
+                    raise meant from error
             time.sleep(_PAUSES[self._retries - left])
         raise AssertionError
 
     def _meant(self, error: Exception) -> tuple[Exception, bool]:
-        """What an error of fsspec says, and whether to try again."""
+        """What an error of fsspec means, and whether to try again."""
         if isinstance(error, RemoteError):
             return error, False
         chain = list(_causes(error))
@@ -240,14 +240,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _of_network(error: BaseException) -> bool:
-    """Whether the way to the server failed, and not what it said of the file."""
+    """Whether the way to the server failed, and not its answer about the file."""
     if isinstance(error, (FileNotFoundError, PermissionError)):
         return False
     return isinstance(error, (OSError, TimeoutError)) or type(error).__module__.startswith("aiohttp")
 
 
 def _version(info: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells two versions of a file apart."""
+    """What distinguishes two versions of a file."""
     return tuple(str(info.get(key)) for key in ("size", "ETag", "LastModified", "mtime", "updated", "created"))
 
 

@@ -92,7 +92,7 @@ class RemoteDriver(Root):
 
     @classmethod
     def exists(cls, path: str, context: OpenContext) -> bool:
-        """True: `open` tells, by the one request that it makes anyway.
+        """True: `open` finds out, by the one request that it makes anyway.
 
         Raises
         ------
@@ -143,8 +143,8 @@ class RemoteDriver(Root):
         self._blocks.clear()
 
     def statistics(self) -> dict[str, Any]:
-        told = {"remote.requests": self._address.requests, "remote.held_bytes": self._blocks.held_bytes}
-        return super().statistics() | told
+        counts = {"remote.requests": self._address.requests, "remote.held_bytes": self._blocks.held_bytes}
+        return super().statistics() | counts
 
 
 def _check_reads(path: str, context: OpenContext) -> None:

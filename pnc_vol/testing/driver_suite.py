@@ -286,9 +286,9 @@ class DriverSuite:
     def test_it_says_what_it_is(self, driver: Driver, path: str) -> None:
         layers = parse_stack(driver.describe())
         layer = driver
-        for told in layers[:-1]:
+        for described in layers[:-1]:
             assert isinstance(layer, Wrapper)
-            assert (layer.name, dict(layer.options)) == (told.name, dict(told.options))
+            assert (layer.name, dict(layer.options)) == (described.name, dict(described.options))
             layer = layer.inner
         assert (layer.name, dict(layer.options)) == (layers[-1].name, dict(layers[-1].options))
         assert driver.path in (path, None)

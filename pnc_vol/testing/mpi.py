@@ -1,7 +1,7 @@
 """Run a program on several MPI processes from a test.
 
 Knows: the two launchers that pip installs (MPICH's and Open MPI's) and their ways. Does not know: mpi4py in this
-process; it is met only in the processes started.
+process; it is loaded only in the processes that are started.
 
 Rules
 -----
@@ -33,8 +33,8 @@ def find_mpiexec() -> str | None:
 
 @functools.cache
 def _flavour(mpiexec: str) -> str:
-    told = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60, check=False)
-    text = told.stdout + told.stderr
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    text = version.stdout + version.stderr
     return "openmpi" if "Open MPI" in text or "OpenRTE" in text or "PRRTE" in text else "mpich"
 
 
@@ -81,7 +81,7 @@ def run_mpi(
     AssertionError
         The job took too long, or (`check`) returned other than 0; with its output.
     RuntimeError
-        There is no launcher; `missing` says so beforehand.
+        There is no launcher; `missing` reports that beforehand.
     """
     mpiexec = find_mpiexec()
     if mpiexec is None:

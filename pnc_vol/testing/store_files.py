@@ -65,7 +65,7 @@ def queue_of(file: pnc_vol.File) -> Queue:
 
 
 class _Refusing(Wrapper):
-    """Refuses to write while it is told to."""
+    """A system that can be set to refuse writes."""
 
     name = "refusing"
     active = False

@@ -209,7 +209,7 @@ def _is_even(values: Array) -> bool:
 
 
 def _dimension(dataset: Any, number: int) -> str:
-    """What two axes over the same dimension share; empty if nothing tells."""
+    """What two axes over the same dimension share; empty if none is known."""
     if not inspect_hdf5.is_hdf5(dataset):
         return dataset.id.node.axes[number].dim_name or ""
     if scales := inspect_hdf5.axis_scales(dataset, number):

@@ -151,14 +151,14 @@ class _Members(GroupContent):  # type: ignore[misc]
         self._members = members
 
     def metadata(self, depth: int = 1) -> Any:
-        told = ResolvedEntityContent.metadata(self)
+        found = ResolvedEntityContent.metadata(self)
         if depth > 0:
-            told["children"] = [member.metadata(depth - 1) for member in self._members()]
-        return told
+            found["children"] = [member.metadata(depth - 1) for member in self._members()]
+        return found
 
 
 def content_of(file: Any, path: str) -> EntityContent:
-    """What h5grove tells of an object.
+    """The metadata of an object, as h5grove has it.
 
     Parameters
     ----------
@@ -204,13 +204,13 @@ def _content(file: Any, path: str, obj: Any) -> EntityContent:
         return DatatypeContent(path, _Datatype(obj, attrs))
     own = obj.id if inspect_hdf5.is_hdf5(obj) else None
     dtype = _STRING if own is not None else obj.dtype
-    # CDF has no chunks, and what `chunks` tells there of records and of options that were ignored would mislead.
+    # CDF has no chunks, and what `chunks` shows there of records and of options that were ignored would mislead.
     chunks = obj.chunks if own is not None else None
     return DatasetContent(path, _Dataset(obj.shape, dtype, attrs, _reader(obj), oid=own, chunks=chunks))
 
 
 def _member(file: Any, path: str) -> EntityContent:
-    """A member of a group; one that cannot be opened is told by its name."""
+    """A member of a group; of one that cannot be opened there is only the name."""
     try:
         return content_of(file, path)
     except PathError:
@@ -252,8 +252,8 @@ def _members_of_view(dataset: Any, *, even: bool) -> Iterator[tuple[str, _Datase
     yield "values", _Dataset(dataset.shape, decoding.dtype, label, lambda at: decoding(_turned(dataset, turned, at)))
     for number, axis in enumerate(axes):
         values = np.arange(dataset.shape[number]) if axis.values is None else axis.values
-        told = _Texts(long_name=axis.label, **({"units": axis.units} if axis.units else {}))
-        yield f"axis{number}", _Dataset(values.shape, values.dtype, told, _reader(values))
+        attrs = _Texts(long_name=axis.label, **({"units": axis.units} if axis.units else {}))
+        yield f"axis{number}", _Dataset(values.shape, values.dtype, attrs, _reader(values))
 
 
 def _turned(dataset: Any, axes: list[int], selection: Any) -> Any:

@@ -1,6 +1,6 @@
 """One file that is shown: open for reading, and opened again when it has changed.
 
-Knows: how either kind of file is opened, what tells that it changed. Does not know: what is asked of its objects.
+Knows: how either kind of file is opened, how to find out that it changed. Does not know: what is asked of its objects.
 
 Rules
 -----
@@ -116,5 +116,5 @@ class Served:
         paths = files_of(REAL, self.path)
         if self._source and exists(REAL, self._source):
             paths.append(self._source)
-        told = [REAL.stat(path) for path in paths]
-        return " ".join(f"{one.st_ino}:{one.st_size}:{one.st_mtime_ns}" for one in told)
+        found = [REAL.stat(path) for path in paths]
+        return " ".join(f"{one.st_ino}:{one.st_size}:{one.st_mtime_ns}" for one in found)

@@ -210,9 +210,9 @@ def _data(content: Any, selection: str | None, form: str, dtype: str | None, fla
     """The values of a dataset, encoded by h5grove."""
     if not isinstance(content, DatasetContent):
         raise ValueError(f"{content.path} is not a dataset")
-    told = content.metadata()
-    if told["shape"]:
-        nbytes = math.prod(shape_of_selection(told["shape"], selection)) * told["type"]["size"]
+    about = content.metadata()
+    if about["shape"]:
+        nbytes = math.prod(shape_of_selection(about["shape"], selection)) * about["type"]["size"]
         if nbytes > MOST_BYTES:
             raise ValueError(f"{content.path}: {nbytes} bytes are more than one picture takes; choose a part of them")
     values = content.data(selection, flatten is not None and flatten.lower() != "false", dtype)

@@ -6,7 +6,7 @@ Rules
 -----
 1. Importing this module registers ``ds.pnc`` too: whoever has opened a file with this engine can write with it.
 2. Other engines come first where they can read a file: xarray asks those of its own first, and this one after them. It
-   says yes to NetCDF's classic formats and to sets of subfiles alone.
+   accepts NetCDF's classic formats and sets of subfiles alone.
 """
 
 from __future__ import annotations

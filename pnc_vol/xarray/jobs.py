@@ -44,7 +44,7 @@ _WIDTH = 40
 
 
 class Progress:
-    """Counts bytes that are written, and tells a function or a person.
+    """Counts bytes that are written, and reports them to a function, or draws a bar.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ Knows: the conventions of CF and of xarray for values, numpy, cftime. Does not k
 
 Rules
 -----
-1. What the file says rules: units, calendar, scale, offset, fill value, sign, type and width. How a dataset would be
-   encoded in a file of its own does not count.
+1. The encoding in the file counts: units, calendar, scale, offset, fill value, sign, type and width; not the one that
+   the dataset would get in a file of its own.
 2. A value that would read back as another one is an error, not a warning. Two roundings are allowed, since they are
    those of the file: of packed numbers to the next step of ``scale_factor``, and of floats to the stored float type.
 3. Attributes of a convention that the dataset has itself, equal to those of the file, were not decoded when it was read
@@ -35,7 +35,7 @@ Values = npt.NDArray[Any]
 CODED = (
     "units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "_Encoding", "dtype",
 )  # fmt: skip
-"""Attributes that say what the stored values mean."""
+"""Attributes that give the stored values their meaning."""
 
 _SPANS = {
     "days": 86400 * 10**9, "hours": 3600 * 10**9, "minutes": 60 * 10**9, "seconds": 10**9, "milliseconds": 10**6,
@@ -407,7 +407,7 @@ def _calendar(name: Any) -> str:
 def _line_of(units: str, calendar: str) -> tuple[np.datetime64, int] | None:
     """The moment at which times begin, and the nanoseconds of a step; None where cftime has to count.
 
-    xarray's own decoder says it, so that its units and ways to write a date are known here.
+    xarray's own decoder finds it, so that its units and ways to write a date are known here.
     """
     if calendar not in ("standard", "proleptic_gregorian"):
         return None

@@ -231,7 +231,7 @@ class Definer:
 
 
 def _element(variable: xarray.Variable, attrs: dict[str, Any]) -> Element:
-    """How a variable is stored; what its type says is taken out of its attributes."""
+    """How a variable is stored; attributes that its type stands for are removed."""
     dtype = variable.dtype
     if dtype.kind == "S":
         width = variable.shape[-1] if variable.ndim and dtype.itemsize == 1 else dtype.itemsize
@@ -308,7 +308,7 @@ def _older(variable: xarray.Variable, name: Any) -> xarray.Variable:
 
 
 _CF = ("units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
-"""Attributes that say how values are encoded."""
+"""Attributes that describe how values are encoded."""
 
 
 def encoding_of(encoded: xarray.Variable, original: xarray.Variable) -> dict[str, Any]:

@@ -186,19 +186,19 @@ def test_an_answer_of_another_version_is_refused(
     """A server, or a proxy, that ignores ``If-Match``."""
     with pnc_vol.File(url, driver="remote(block_bytes=524288)") as f:
         assert (f["x"][0] == values[0]).all()
-        server.told = told
+        server.forged = told
         with pytest.raises(RemoteError, match="changed since it was opened") as error:
             f["x"][15]
         assert error.value.errno == errno.ESTALE
-        server.told = {}
+        server.forged = {}
         assert (f["x"][15] == values[15]).all(), "nothing of the wrong answer is kept"
 
 
 def test_without_etags_the_time_of_the_file_is_compared(server: Server, url: str) -> None:
-    server.told = {"ETag": None, "Last-Modified": "Mon, 23 Nov 2026 10:00:00 GMT"}
+    server.forged = {"ETag": None, "Last-Modified": "Mon, 23 Nov 2026 10:00:00 GMT"}
     with pnc_vol.File(url) as f:
         f["x"][3]
-        server.told = {"ETag": None, "Last-Modified": "Mon, 23 Nov 2026 10:00:01 GMT"}
+        server.forged = {"ETag": None, "Last-Modified": "Mon, 23 Nov 2026 10:00:01 GMT"}
         with pytest.raises(RemoteError, match="changed since it was opened"):
             f["x"][15]
 
@@ -207,7 +207,7 @@ def test_without_etags_the_time_of_the_file_is_compared(server: Server, url: str
 def test_other_bytes_than_were_asked_for_are_refused(server: Server, url: str, sent: str | None) -> None:
     with pnc_vol.File(url) as f:
         f["x"][0]
-        server.told = {"Content-Range": sent}
+        server.forged = {"Content-Range": sent}
         with pytest.raises(RemoteError, match="sent others") as error:
             f["x"][15]
         assert error.value.errno == errno.EIO
@@ -218,7 +218,7 @@ def test_a_server_that_stalls_is_given_up(server: Server, url: str, length: str 
     """A byte now and then, of a body whose end is far away, or is not told."""
     with pnc_vol.File(url, driver="remote(timeout=0.7)") as f:
         f["x"][0]
-        server.drip, server.told = 0.1, {"Content-Length": length}
+        server.drip, server.forged = 0.1, {"Content-Length": length}
         begin = time.monotonic()
         with pytest.raises(RemoteError, match=r"in time \(0\.7 seconds\).*timeout=SECONDS") as error:
             f["x"][15]
