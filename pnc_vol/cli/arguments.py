@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import inspect
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
-from pnc_vol.cli.main import VERBS
+from pnc_vol.cli.main import VERBS, columns
 from pnc_vol.cli.show import fail
 
 __all__ = [
@@ -52,26 +50,37 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(name, nargs="+", metavar=metavar, help=help)
 
     def parse(self, words: Sequence[str]) -> Options:
-        """The arguments; what follows ``--`` are files, whatever they begin with."""
-        words = self._joined(words)
-        # Python 3.11 and older forget in the second of two passes what stood behind "--"
-        return self.parse_args(words) if "--" in words else self.parse_intermixed_args(words)
-
-    def _joined(self, words: Sequence[str]) -> list[str]:
-        """The same, with values that begin with a dash joined to their options: argparse takes them for options."""
-        found: list[str] = []
+        """The arguments, with options before, between and behind files; what follows ``--`` are files."""
+        options: list[str] = []
+        files: list[str] = []
         rest = iter(words)
         for word in rest:
-            action = self._option_string_actions.get(word)
-            takes_value = isinstance(action, (argparse._StoreAction, argparse._AppendAction))
-            value = next(rest, None) if takes_value else None
-            if action is not None and value is not None and value.startswith("-"):
-                found.append(f"{action.option_strings[-1]}={value}")
-            else:
-                found += [word] if value is None else [word, value]
             if word == "--":
-                found += rest
-        return found
+                files += rest
+            elif word == "-" or not word.startswith("-"):
+                files.append(word)
+            else:
+                action = self._with_value(word)
+                value = next(rest, None) if action is not None else None
+                if action is not None and value is not None and value.startswith("-"):
+                    # argparse would take the value for an option
+                    options += [word[:-1]] if len(word) > 2 and not word.startswith("--") else []
+                    options.append(f"{action.option_strings[-1]}={value}")
+                else:
+                    options += [word] if value is None else [word, value]
+        return self.parse_args([*options, "--", *files] if files else options)
+
+    def _with_value(self, word: str) -> argparse.Action | None:
+        """The option whose value is the next word; of short options in one word, that may be the last one."""
+        known = self._option_string_actions
+        if word.startswith("--"):
+            action = known.get(word)
+            return action if action is not None and action.nargs is None else None
+        for at, letter in enumerate(word[1:], 2):
+            action = known.get(f"-{letter}")
+            if action is None or action.nargs is None:
+                return action if at == len(word) else None
+        return None
 
 
 Verb = tuple[Callable[[Parser], None], Callable[[Options], int]]
@@ -80,9 +89,12 @@ Verb = tuple[Callable[[Parser], None], Callable[[Options], int]]
 class _Layout(argparse.HelpFormatter):
     """Help whose description keeps its paragraphs."""
 
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=columns())
+
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        paragraphs = inspect.cleandoc(text).split("\n\n")
-        return "\n\n".join(textwrap.fill(" ".join(one.split()), width, initial_indent=indent) for one in paragraphs)
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(super(_Layout, self)._fill_text(one, width, indent) for one in paragraphs)
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
         super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)

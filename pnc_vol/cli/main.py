@@ -10,13 +10,13 @@ Rules
 from __future__ import annotations
 
 import importlib
-import shutil
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-__all__ = ["VERBS", "main"]
+__all__ = ["VERBS", "columns", "main"]
 
 ABOUT = "NetCDF CDF-5 files behind h5py's interface: convert, list, check and compare them."
 VERBS = {
@@ -101,6 +101,14 @@ def _overview(option: str, rest: Sequence[str]) -> int:
     return 0
 
 
+def columns() -> int:
+    """The width of help; shutil, which would ask the environment, too, takes long to load."""
+    try:
+        return min(os.get_terminal_size().columns, 120)
+    except OSError:
+        return 100
+
+
 def _help() -> Iterator[str]:
     """The lines of the overview."""
     yield from ("Usage: pnc-vol [OPTIONS] VERB [ARGS]...", "", f"  {ABOUT}")
@@ -108,7 +116,7 @@ def _help() -> Iterator[str]:
     for title, table in (("Options", OPTIONS), ("Commands", verbs)):
         yield from ("", f"{title}:")
         first = max(map(len, table)) + 4
-        width = min(shutil.get_terminal_size().columns, 120) - first
+        width = columns() - first
         for name, about in table.items():
             line = ""
             label = f"  {name}".ljust(first)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
-import json
 import math
 import os
 import re
@@ -98,6 +97,8 @@ def plain(value: Any) -> Any:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON: ASCII alone, so that nothing in it steers a terminal."""
+    import json
+
     print(json.dumps(plain(value), indent=2))
 
 

@@ -305,6 +305,15 @@ def test_options_stand_between_files_and_dashes_end_them(tmp_path: Path, verb, m
             f["g/x"] = 1
     assert verb("ls", "a.nc", "-r", "a.nc", code=0).out.count("/g/x") == 2
     assert verb("ls", "-r", "--", "-b.nc", code=0).out.count("/g/x") == 1
+    assert verb("ls", "-rv", "a.nc", code=0).out.count("variable") == 1
+    # a value beside its option, in its word, or behind other options in one word
+    with pnc_vol.File("v.nc", "w") as f:
+        f["v"], f["h"] = 12345, 67890
+    for words in (["-v", "v"], ["-vv"], ["--variables=v"], ["--variables", "v"]):
+        for ordered in (["dump", *words, "v.nc"], ["dump", "v.nc", *words]):
+            shown = verb(*ordered, code=0).out
+            assert ("12345" in shown, "67890" in shown) == (True, False)
+    assert "12345" not in verb("dump", "v.nc", "-hv", "v", code=0).out
 
 
 def test_the_tab_key_completes_verbs_and_options(tmp_path: Path, verb, monkeypatch) -> None:
