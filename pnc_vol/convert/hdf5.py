@@ -16,12 +16,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import resource
-import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -187,62 +186,40 @@ def convert(
         _check_compression(compression, compression_opts)
     storage = {"compression": compression, "compression_opts": compression_opts} if compression is not None else {}
     ledger = Ledger()
-
-    def report() -> Report:
-        return Report(
-            source=source,
-            target=target,
-            direction="HDF5 -> NetCDF" if kind == "hdf5" else "NetCDF -> HDF5",
-            groups=ledger.groups,
-            datasets=ledger.datasets,
-            attributes=ledger.attributes,
-            bytes=ledger.bytes,
-            seconds=time.monotonic() - started,
-            peak_bytes=_peak_bytes(),
-            by_convention=tuple(ledger.by_convention),
-            dropped=tuple(ledger.dropped),
-            lost=tuple(ledger.lost),
-        )
-
     with published(target, overwrite=overwrite, system=system) as temporary:
         with (
-            _damage_told(source) if kind == "hdf5" else contextlib.nullcontext(),
+            _damage_named(source) if kind == "hdf5" else contextlib.nullcontext(),
             _admitted(source, kind, target, follow=follow_external, allow=allow_sparse, packed=bool(storage)) as reader,
             _new_file(temporary, reader, kind, system, options) as writer,
         ):
+            values = CopiedValues(
+                reader, writer, ledger,
+                to_netcdf=kind == "hdf5", block_bytes=block_bytes, progress=progress,
+                widest=partial(_check_strings, source, target, allow=allow_sparse),
+            )  # fmt: skip
             Transfer(
-                reader,
-                writer,
-                ledger,
-                to_netcdf=kind == "hdf5",
-                values=CopiedValues(
-                    reader,
-                    writer,
-                    ledger,
-                    to_netcdf=kind == "hdf5",
-                    block_bytes=block_bytes,
-                    progress=progress,
-                    widest=partial(_check_strings, source, target, allow=allow_sparse),
-                ),
-                storage=storage,
-                follow_external=follow_external,
-            ).run()
+                reader, writer, ledger,
+                to_netcdf=kind == "hdf5", values=values, storage=storage, follow_external=follow_external,
+            ).run()  # fmt: skip
             for path, nbytes in _missing(reader) if kind == "netcdf" else ():
                 why = f"{nbytes} bytes are missing at the end of the file; the fill value stands for them"
                 ledger.lose(path, "values", why)
+        report = ledger.report(
+            source, target, "HDF5 -> NetCDF" if kind == "hdf5" else "NetCDF -> HDF5", time.monotonic() - started
+        )
         if strict and ledger.lost:
             first = ledger.lost[0]
             number = f"{len(ledger.lost)} thing{'s' if len(ledger.lost) > 1 else ''}"
             raise LossError(
                 f"{number} cannot be kept, the first is {first.what} of {first.path} ({first.why}); "
                 "convert without strict=True to leave them out.",
-                report(),
+                report,
             )
-    return report()
+    return replace(report, seconds=time.monotonic() - started)
 
 
 @contextlib.contextmanager
-def _damage_told(source: str) -> Iterator[None]:
+def _damage_named(source: str) -> Iterator[None]:
     """An error of a damaged file in place of what h5py raises in its own code."""
     try:
         yield
@@ -310,9 +287,3 @@ def _new_file(path: str, source: Any, source_kind: Kind, system: System, options
         return File(path, "w", system=system, **{"buffer_size": BUFFER} | ordered | options)
     # The version bounds allow attributes above 64 KiB; files stay readable by every HDF5 since 1.8.
     return require_h5py("Writing an HDF5 file").File(path, "w", track_order=tracked, libver=("v108", "latest"))
-
-
-def _peak_bytes() -> int:
-    """The largest resident memory so far; Linux counts KiB, macOS bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -11,6 +11,8 @@ Rules
 
 from __future__ import annotations
 
+import resource
+import sys
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -125,3 +127,13 @@ class Ledger:
         """Note lost content; of an exception, its first line."""
         text = str(why).strip().splitlines()
         self.lost.append(Loss(path, what, text[0] if text else type(why).__name__))
+
+    def report(self, source: str, target: str, direction: str, seconds: float) -> Report:
+        """The report, with the memory that the process has needed so far."""
+        # Linux counts KiB, macOS bytes
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return Report(
+            source, target, direction,
+            self.groups, self.datasets, self.attributes, self.bytes, seconds, peak,
+            tuple(self.by_convention), tuple(self.dropped), tuple(self.lost),
+        )  # fmt: skip
