@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pnc_vol
-from pnc_vol.bench.carriers import PnetCDF
+from pnc_vol.bench.carriers import PnetCDF, index_of, nbytes_of
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.peers import load
 from pnc_vol.bench.ranks import Job, RankWatch, wait_asleep
@@ -90,7 +90,7 @@ class _Peer:
             made = {name: f.create_dataset(name, shape, dtype) for name, (shape, dtype) in cases.variables.items()}
             for name, at, values in cases.parts:
                 if values.size:
-                    made[name][tuple(slice(a, a + n) for a, n in zip(at, values.shape, strict=True))] = values
+                    made[name][index_of(at, values.shape)] = values
             return f.id.handle.session
 
     def run(self, delay: float) -> _Times:
@@ -165,11 +165,6 @@ class _Cases:
                 self.slow, bandwidth=o.bandwidth * 2**20, latency=o.latency, shared=shared
             )  # fmt: skip
 
-    @property
-    def nbytes(self) -> int:
-        """Of one file."""
-        return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.variables.values())
-
     def peers(self) -> dict[str, _Peer | str]:
         """By name; for one that cannot be had, the reason."""
         o = self.job.options
@@ -196,7 +191,7 @@ class _Cases:
         with pnc_vol.File(path, "r", comm=self.job.comm) as f:
             for name, at, values in self.parts:
                 if values.size:
-                    found = f[name][tuple(slice(a, a + n) for a, n in zip(at, values.shape, strict=True))]
+                    found = f[name][index_of(at, values.shape)]
                     check(f"{path}, {name}", found, values)
 
     def clear(self) -> None:
@@ -213,7 +208,7 @@ def run(job: Job, variables: Mapping[str, Any], parts: Sequence[Part]) -> list[R
         cache = peers[US]
         assert isinstance(cache, _Peer)
         delay = job.options.delay or _sync_of_a_cycle(job, cache)
-        nbytes = cases.nbytes * cases.cycles
+        nbytes = nbytes_of(cases.variables) * cases.cycles
         phases: dict[str, tuple[int | None, int | None]] = {
             f"{what}, {how} compute": (nbytes, None) for how in ("with", "without") for what in ("seen", "run")
         }
@@ -248,12 +243,14 @@ def _work(peer: _Peer, delay: float, runs_of: dict[str, list[_Times]]) -> Callab
 
 def _report(job: Job, cases: _Cases, delay: float, runs_of: dict[str, dict[str, list[_Times]]]) -> None:
     """Bandwidths, what was hidden, and the bars; all ranks take part."""
-    o, total = job.options, cases.nbytes * cases.cycles / 2**20
+    o, total = job.options, nbytes_of(cases.variables) * cases.cycles / 2**20
     median = {
         name: {how: _median(job, runs[how]) for how in runs} for name, runs in runs_of.items() if runs["with"]
     }  # fmt: skip
     where = f"emulated, {o.bandwidth:g} MiB/s, {o.latency:g} s a call" if o.bandwidth else cases.slow
-    job.report(f"{cases.cycles} files of {cases.nbytes / 2**20:.1f} MiB; global file system: {where}; cache: {o.cache}")
+    job.report(
+        f"{cases.cycles} files of {nbytes_of(cases.variables) / 2**20:.1f} MiB; global file system: {where}; cache: {o.cache}"
+    )
     job.report(f"computing after each file: {delay:.3f} s, in all {delay * cases.cycles:.3f} s")
     job.report(f"{'peer':18s} {'write MiB/s':>12s} {'seen s':>9s} {'run s':>9s} {'sync s':>9s} {'not hidden s':>13s}")
     for name, by in median.items():

@@ -26,7 +26,7 @@ from pnc_vol.bench.peers import load
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at, write_all
 
-__all__ = ["Carrier", "PnetCDF", "Posix", "carriers"]
+__all__ = ["Carrier", "PnetCDF", "Posix", "carriers", "index_of", "nbytes_of"]
 
 Array = npt.NDArray[Any]
 Variables = Mapping[str, tuple[tuple[int, ...], Any]]
@@ -125,11 +125,11 @@ class PncVol(Objects):
 
     def put(self, name: str, start: Place, values: Array) -> None:
         if values.size:
-            self._sets[name][_index(start, values.shape)] = values
+            self._sets[name][index_of(start, values.shape)] = values
 
     def get(self, name: str, start: Place, out: Array) -> None:
         if out.size:
-            self._sets[name].iget(_index(start, out.shape), out)
+            self._sets[name].iget(index_of(start, out.shape), out)
 
     def put_view(self, name: str, starts: Array, counts: Array, values: Array, parts: int) -> None:
         self._sets[name].iput_many(starts, counts, values.reshape(-1))
@@ -152,17 +152,17 @@ class ParallelH5py(Objects):
         ds = self._sets[name]
         if self._collective:
             with ds.collective:
-                ds[_index(start, values.shape)] = values
+                ds[index_of(start, values.shape)] = values
         elif values.size:
-            ds[_index(start, values.shape)] = values
+            ds[index_of(start, values.shape)] = values
 
     def get(self, name: str, start: Place, out: Array) -> None:
         ds = self._sets[name]
         if self._collective:
             with ds.collective:
-                out[...] = ds[_index(start, out.shape)]
+                out[...] = ds[index_of(start, out.shape)]
         elif out.size:
-            out[...] = ds[_index(start, out.shape)]
+            out[...] = ds[index_of(start, out.shape)]
 
 
 class MpiFile(Carrier):
@@ -184,7 +184,7 @@ class MpiFile(Carrier):
 
     def create(self, path: str, variables: Variables, attrs: Attributes = _NONE, *, records: bool = False) -> None:
         self._begin(path, variables, self._mpi.MODE_CREATE | self._mpi.MODE_RDWR)
-        self._file.Set_size(sum(int(np.prod(shape)) * np.dtype(t).itemsize for shape, t in variables.values()))
+        self._file.Set_size(nbytes_of(variables))
 
     def open(self, path: str, variables: Variables) -> None:
         self._begin(path, variables, self._mpi.MODE_RDONLY)
@@ -347,7 +347,13 @@ class PnetCDF(Carrier):
         self._file.close()
 
 
-def _index(start: Place, shape: tuple[int, ...]) -> tuple[slice, ...]:
+def nbytes_of(variables: Variables) -> int:
+    """Bytes of all variables."""
+    return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in variables.values())
+
+
+def index_of(start: Place, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """The index of a subarray."""
     return tuple(slice(at, at + n) for at, n in zip(start, shape, strict=True))
 
 

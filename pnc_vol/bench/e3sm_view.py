@@ -9,7 +9,6 @@ the same run, on files in the page cache.
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -18,8 +17,8 @@ from typing import Any, NamedTuple
 import pnc_vol
 from pnc_vol.bench.e3sm_cases import CaseFile
 from pnc_vol.bench.e3sm_setup import Setup
+from pnc_vol.bench.serial import copy_file
 from pnc_vol.system import REAL, exists
-from pnc_vol.system.full_io import copy_all
 
 __all__ = ["Seen", "lines", "look"]
 
@@ -61,7 +60,7 @@ def look(setup: Setup, file: CaseFile, base: str) -> Seen:
     whole, copied = f"{base}.replayed", f"{base}.copied"
     try:
         replay = _spent(lambda: pnc_vol.replay(base, output=whole, overwrite=True))
-        copy = _spent(lambda: _copy(whole, copied))
+        copy = _spent(lambda: copy_file(whole, copied))
         times = [*_of_file(base, name), *_of_file(whole, name)]
         return Seen(file.name, name, times[0], times[1], replay, times[2], times[3], copy, REAL.stat(whole).st_size)
     finally:
@@ -89,17 +88,6 @@ def _of_file(path: str, name: str) -> tuple[Spent, Spent]:
 
 def _median(many: Sequence[Spent]) -> Spent:
     return Spent(*(statistics.median(column) for column in zip(*many, strict=True)))
-
-
-def _copy(source: str, target: str) -> None:
-    """As ``cp`` does it."""
-    fd = REAL.open(source, os.O_RDONLY)
-    out = REAL.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    try:
-        copy_all(REAL, fd, out, REAL.fstat(fd).st_size)
-    finally:
-        REAL.close(out)
-        REAL.close(fd)
 
 
 def lines(layout: str, rounds: Sequence[Seen]) -> list[str]:

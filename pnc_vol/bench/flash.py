@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench import cached
-from pnc_vol.bench.carriers import Carrier, carriers
+from pnc_vol.bench.carriers import Carrier, carriers, nbytes_of
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.ranks import Job, RankWatch
 from pnc_vol.bench.serial import check
@@ -126,7 +126,7 @@ def run(job: Job) -> list[Result]:
         contents = mesh.contents("checkpoint")
         parts = [(name, (mesh.first,) + (0,) * (part.ndim - 1), part) for name, part in contents]
         return cached.run(job, mesh.variables("checkpoint"), parts)
-    sizes = {kind: _nbytes(mesh, kind) for kind in FILES}
+    sizes = {kind: nbytes_of(mesh.variables(kind)) for kind in FILES}
     calls = {kind: len(mesh.variables(kind)) * job.comm.size for kind in FILES}
     phases: dict[str, tuple[int | None, int | None]] = {"whole program": (sum(sizes.values()), sum(calls.values()))} | {
         f"{kind}, {what}": (sizes[kind] if what == "unknowns" else None, calls[kind] if what == "unknowns" else None)
@@ -149,10 +149,6 @@ def _carriers(job: Job) -> dict[str, Carrier | str]:
         for name in ("MPI.File collective", "h5py collective"):
             found[name] = "-i: each rank for itself"
     return found
-
-
-def _nbytes(mesh: _Mesh, kind: str) -> int:
-    return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in mesh.variables(kind).values())
 
 
 def _once(job: Job, mesh: _Mesh, peer: Carrier) -> Callable[[RankWatch], None]:

@@ -9,7 +9,6 @@ Knows: the works. Does not know: how peers make and open files (`peers.py`).
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,9 +19,8 @@ import numpy.typing as npt
 
 from pnc_vol.bench.measure import US, Watch
 from pnc_vol.bench.peers import installed as peers
-from pnc_vol.bench.serial import Work, check, clear, times
-from pnc_vol.system import REAL, temporary_directory
-from pnc_vol.system.full_io import copy_all
+from pnc_vol.bench.serial import Work, check, clear, copy_file, times
+from pnc_vol.system import temporary_directory
 
 __all__ = ["peers", "works"]
 
@@ -68,8 +66,6 @@ def _written(phase: str, act: _Act, scale: float) -> Work:
         wanted[act.place(i)] = act.value
 
     def run(peer: Any, watch: Watch) -> None:
-        if peer.name in without:
-            return
         clear(peer.path)
         with watch(phase):
             (x,) = peer.create({"x": (wanted.shape, wanted.dtype)})
@@ -91,8 +87,6 @@ def _iput(scale: float) -> Work:
     rows = np.random.default_rng(4).random((count, 16))
 
     def run(peer: Any, watch: Watch) -> None:
-        if peer.name in without:
-            return
         clear(peer.path)
         with watch(phase):
             peer.post_rows(rows)
@@ -121,8 +115,6 @@ def _recovery(title: str, count: int, width: int, scale: float) -> Work:
     phase = f"recovery of {title}" if scale == 1 else f"recovery of {count:,} posts of {8 * width:,} bytes"
 
     def run(peer: Any, watch: Watch) -> None:
-        if peer.name in without:
-            return
         clear(peer.path)
         if peer.name == US:
             with temporary_directory(peer.folder) as logs:
@@ -137,19 +129,10 @@ def _recovery(title: str, count: int, width: int, scale: float) -> Work:
             peer.write(values)
             copy = f"{peer.path}.copy"
             with watch(phase):
-                _copy(peer.path, copy)
+                # on stable storage, as a recovered file is
+                copy_file(peer.path, copy, durable=True)
             clear(copy)
         clear(peer.path)
 
     without = dict.fromkeys(("h5py", "netCDF4", "scipy", "PnetCDF-Python"), "has no log")
     return Work({phase: (8 * width * count, count)}, run, {phase: without})
-
-
-def _copy(source: str, target: str) -> None:
-    """A copy of a file, on stable storage as a recovered file is."""
-    first = REAL.open(source, os.O_RDONLY)
-    second = REAL.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    copy_all(REAL, first, second, REAL.fstat(first).st_size)
-    REAL.fsync(second)
-    REAL.close(second)
-    REAL.close(first)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from typing import Any
 from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
 from pnc_vol.system import REAL, exists, temporary_directory
 from pnc_vol.system.full_io import read_whole
+from pnc_vol.testing.mpi import find_mpiexec, flavour
 
 __all__ = ["Job", "RankWatch", "hints_of", "run_here", "start", "wait_asleep"]
 
@@ -212,12 +212,11 @@ def launcher_of(nprocs: int, *, ranks_per_node: int | None = None) -> list[str]:
     SystemExit
         There is no launcher.
     """
-    mpiexec = shutil.which("mpiexec", path=os.path.dirname(sys.executable)) or shutil.which("mpiexec")
+    mpiexec = find_mpiexec()
     if mpiexec is None:
         raise SystemExit('mpiexec is not installed (pip install "pnc-vol[mpi]")')
     command = [mpiexec, "-n", str(nprocs)]
-    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False)
-    if "Open MPI" in version.stdout + version.stderr:
+    if flavour(mpiexec) == "openmpi":
         command += ["--oversubscribe"]
         if ranks_per_node:
             raise SystemExit("--ranks-per-node needs MPICH: Open MPI cannot play several nodes on one")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -26,8 +27,9 @@ import numpy.typing as npt
 
 from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
 from pnc_vol.system import REAL, exists, temporary_directory
+from pnc_vol.system.full_io import copy_all
 
-__all__ = ["Work", "check", "clear", "run_serial", "times"]
+__all__ = ["Work", "check", "clear", "copy_file", "run_serial", "times"]
 
 Array = npt.NDArray[Any]
 
@@ -38,7 +40,7 @@ class Work:
 
     phases : by name, bytes of elements moved (or None) and calls that a user makes.
     run : takes a peer and a watch; enters the phases.
-    without : by phase, the peers that have no part in it, and why.
+    without : by phase, the peers that have no part in it, and why; one that has none in any phase is not run.
     slow : by peer, why it takes minutes; left out of quick runs.
     hopeless : those of `slow` that are left out always.
     """
@@ -59,6 +61,19 @@ def clear(path: str) -> None:
     """See to it that a new file is written, not an old one overwritten."""
     if exists(REAL, path):
         REAL.unlink(path)
+
+
+def copy_file(source: str, target: str, *, durable: bool = False) -> None:
+    """Copy a file as ``cp`` does it."""
+    fd = REAL.open(source, os.O_RDONLY)
+    out = REAL.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        copy_all(REAL, fd, out, REAL.fstat(fd).st_size)
+        if durable:
+            REAL.fsync(out)
+    finally:
+        REAL.close(out)
+        REAL.close(fd)
 
 
 def check(what: str, found: Array, values: Array) -> None:
@@ -124,11 +139,11 @@ def run_serial(
                 reason = peer if isinstance(peer, str) else None
                 if reason is None and (quick or name in work.hopeless):
                     reason = work.slow.get(name)
-                if reason is None:
-                    runs[name] = _once(work, peer)
-                else:
+                if reason is not None:
                     for result in mine.values():
                         result.notes[name] = reason
+                elif not all(name in work.without.get(phase, ()) for phase in work.phases):
+                    runs[name] = _once(work, peer)
             take_turns(runs, rounds, mine)
             for name in runs if memory else ():
                 if name in work.slow:

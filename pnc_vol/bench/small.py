@@ -54,8 +54,6 @@ def _script(*, kept: bool) -> Work:
     phase = f"a script that writes one dataset, {'with' if kept else 'without'} bytecode"
 
     def run(peer: Any, watch: Watch) -> None:
-        if peer.name in _OTHERS:
-            return
         bytecode = os.path.join(peer.folder, f"{peer.name}.bytecode")
         job = [sys.executable, "-E", "-X", f"pycache_prefix={bytecode}", "-c", _SCRIPT.format(peer.module.__name__)]
         job.append(peer.path)
@@ -80,8 +78,6 @@ def _steps(scale: float) -> Work:
     rows = np.random.default_rng(5).random((count, 100))
 
     def run(peer: Any, watch: Watch) -> None:
-        if peer.name in _OTHERS:
-            return
         clear(peer.path)
         with watch(phase), peer.module.File(peer.path, "w") as f:
             x = f.create_dataset("x", (0, 100), "f8", maxshape=(None, 100), chunks=(1, 100))
@@ -100,8 +96,6 @@ def _attributes(scale: float) -> Work:
     phase = f"{count:,} x an attribute and a flush"
 
     def run(peer: Any, watch: Watch) -> None:
-        if peer.name in _OTHERS:
-            return
         clear(peer.path)
         with watch(phase), peer.module.File(peer.path, "w") as f:
             x = f.create_dataset("x", data=np.arange(10.0), track_order=True)

@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 
-__all__ = ["find_mpiexec", "missing", "run_mpi"]
+__all__ = ["find_mpiexec", "flavour", "missing", "run_mpi"]
 
 
 @functools.cache
@@ -32,7 +32,8 @@ def find_mpiexec() -> str | None:
 
 
 @functools.cache
-def _flavour(mpiexec: str) -> str:
+def flavour(mpiexec: str) -> str:
+    """Whose launcher it is: ``"openmpi"`` or ``"mpich"``."""
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60, check=False)
     text = version.stdout + version.stderr
     return "openmpi" if "Open MPI" in text or "OpenRTE" in text or "PRRTE" in text else "mpich"
@@ -88,7 +89,7 @@ def run_mpi(
         raise RuntimeError(missing())
     program = os.fspath(program)
     command = [mpiexec, "-n", str(nprocs)]
-    if _flavour(mpiexec) == "openmpi":
+    if flavour(mpiexec) == "openmpi":
         command += ["--oversubscribe", "--timeout", str(int(timeout) + 1)]
     command += [sys.executable, "-m", "mpi4py", *([program] if program.endswith(".py") else ["-m", program])]
     command += [str(arg) for arg in args]
