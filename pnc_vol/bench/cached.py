@@ -248,9 +248,8 @@ def _report(job: Job, cases: _Cases, delay: float, runs_of: dict[str, dict[str, 
         name: {how: _median(job, runs[how]) for how in runs} for name, runs in runs_of.items() if runs["with"]
     }  # fmt: skip
     where = f"emulated, {o.bandwidth:g} MiB/s, {o.latency:g} s a call" if o.bandwidth else cases.slow
-    job.report(
-        f"{cases.cycles} files of {nbytes_of(cases.variables) / 2**20:.1f} MiB; global file system: {where}; cache: {o.cache}"
-    )
+    size = f"{nbytes_of(cases.variables) / 2**20:.1f} MiB"
+    job.report(f"{cases.cycles} files of {size}; global file system: {where}; cache: {o.cache}")
     job.report(f"computing after each file: {delay:.3f} s, in all {delay * cases.cycles:.3f} s")
     job.report(f"{'peer':18s} {'write MiB/s':>12s} {'seen s':>9s} {'run s':>9s} {'sync s':>9s} {'not hidden s':>13s}")
     for name, by in median.items():
