@@ -8,7 +8,8 @@ Rules
 2. A commit covers the bytes of both logs between the previous commit and itself: a group of entries.
 3. The entries behind the last commit are the open group. The slot of the file has the CRCs of their bytes, in one word
    that is stored when an entry and its values are there; so a kill loses none of them (`recovery.open_group`). A group
-   is closed by its commit before any other record, at a flush, and when it is large.
+   is closed by its commit before any other record, at a flush, and when it is large. The slot tells nothing of an
+   entry that is a group alone: a power failure may bring the slot to the disk, and not the entry.
 4. A group of small posts is in the slot itself (`recent_posts`), and goes to the logs before its commit is written.
 """
 
@@ -203,15 +204,19 @@ class CommitLog(RecordWriter):
         """Entries of the open group."""
         return len(self.requests) - self.group.committed
 
-    def add_entry(self, request: int, entry: bytes, values: Any) -> None:
-        """Take an entry that was appended, with its values, into the open group; it is posted from then on."""
+    def add_entry(self, request: int, entry: bytes, values: Any, *, alone: bool) -> None:
+        """Take an entry that was appended, with its values, into the open group; it is posted from then on.
+
+        alone : bool, the group is closed at once, and it is posted when it is closed.
+        """
         group = self.group
-        if not self.open:
+        if not (alone or self.open):
             self._open_group(request, IN_LOGS)
         # As `ShortPosts` does it.
         group.meta_crc = crc32(entry, group.meta_crc)
         group.data_crc = crc32(values, group.data_crc)
-        group.slot[0] = group.meta_crc ^ group.data_crc
+        if not alone:
+            group.slot[0] = group.meta_crc ^ group.data_crc
         self.requests.append(request)
         self._files.counters[1] = len(self.requests)
 

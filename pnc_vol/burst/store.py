@@ -199,7 +199,7 @@ class LogStore(Store):
             rows = b"" if found is None else make_rows(request, found, at, known.itemsize).tobytes()
             files.data.append(payload)
             files.meta.append(entry)
-            commits.add_entry(request, entry, payload)
+            commits.add_entry(request, entry, payload, alone=self.group == 1)
             if self.group == 1:
                 commits.close_group()
             if self.each:
