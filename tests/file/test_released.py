@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import virtual_ranks
 from interrupts import Interrupts
 
 import pnc_vol
+from pnc_vol.testing.faults import HookedSystem
 
 
 # in a destructor
@@ -34,3 +36,53 @@ def test_a_forgotten_file_whose_close_is_interrupted_loses_nothing(tmp_path: Pat
     counted = forget("counted.nc", Interrupts(0, KeyboardInterrupt))
     happened = [forget(f"{n}.nc", counted.at_line(n)).happened for n in range(1, counted.count + 1, 41)]
     assert sum(happened) > 10
+
+
+class InterruptedRemoval(HookedSystem):
+    """Ctrl-C at the n-th removal of a file from when `at` is set to n."""
+
+    at = 0
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "unlink":
+            self.at -= 1
+            if not self.at:
+                raise KeyboardInterrupt
+        return super().call(name, args, kwargs)
+
+
+@pytest.mark.filterwarnings("ignore::pnc_vol.PncVolWarning")
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_a_close_that_is_interrupted_while_a_log_is_removed_leaves_nothing_open(tmp_path: Path, n: int) -> None:
+    """No descriptor of the log is closed twice, and that of the file, with its lock, is closed."""
+    path, before = tmp_path / "x.nc", open_now()
+    system = InterruptedRemoval()
+    f = pnc_vol.File(path, "w", burst_buf=True, system=system)
+    f["a"] = [1, 2, 3]
+    system.at = n
+    with pytest.raises(KeyboardInterrupt):
+        f.close()
+    assert open_now() <= before
+    with pnc_vol.File(path, "r+", recover=True) as f:
+        assert f["a"][...].tolist() == [1, 2, 3]
+
+
+def test_a_rank_whose_close_is_interrupted_leaves_nothing_open(tmp_path: Path) -> None:
+    """It leaves the file, and the others hear of that."""
+    before = open_now()
+
+    def program(comm: Any) -> str:
+        system = InterruptedRemoval()
+        f = pnc_vol.File(tmp_path / "x.nc", "w", comm=comm, driver="posix", burst_buf=True, system=system)
+        f["a"] = [1, 2, 3]
+        system.at = 2 * comm.rank
+        try:
+            f.close()
+        except (KeyboardInterrupt, pnc_vol.RankError) as error:
+            return type(error).__name__
+        return "closed"
+
+    assert virtual_ranks.run(2, program, timeout=2)[1] == "KeyboardInterrupt"
+    assert open_now() <= before
+    with pnc_vol.File(tmp_path / "x.nc", "r+", recover=True) as f:
+        assert f["a"][...].tolist() == [1, 2, 3]
