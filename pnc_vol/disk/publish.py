@@ -185,11 +185,12 @@ class Location:
             if not self.published:
                 if self._nameless():
                     self._name_again()
+                # in one line each: Ctrl-C must not leave a file whose name is not known
                 elif self.exclusive:
-                    name_new(self.system, self.work, self.path)
+                    self.work, _ = self.path, name_new(self.system, self.work, self.path)
                 else:
                     self.held.may_replace(self.path)
-                    self.system.rename(self.work, self.path)
+                    self.work, _ = self.path, self.system.rename(self.work, self.path)
                 self.exclusive = self._named_for_good = False
                 if self.takes_over:
                     with suppress(OSError):
@@ -224,7 +225,8 @@ class Location:
         """
         with _named(self.path):
             if self.takes_over:
-                self.system.rename(self.work, self.kept_as)
+                # in one line, as in `publish`
+                self.work, _ = self.kept_as, self.system.rename(self.work, self.kept_as)
                 self.held.drop(self._origin)
                 self._origin, self._named_for_good = None, False
             self.note_kept()

@@ -118,6 +118,9 @@ def flush(
     settled = epochs.settled and (session.file_set is None or session.file_set.settled)
     if not durable and (settled or not carried) and _nothing_to_do(session, flat, agreed):
         _end(session, wrote=False)
+        # what a flush that was interrupted at its end has not done
+        if session.posted.writes:
+            session.posted.note_written(Executed())
         if not unsafe:
             # posts may have been cancelled, which a log remembers
             queue.after_flush()

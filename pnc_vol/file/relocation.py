@@ -78,10 +78,12 @@ def copied(
                 f"{layout.name!r} cannot do; write the datasets to a new file"
             )
         )
+    # In one line each: until the file goes on in the copy, it is one of those that are to be closed.
     if disk.location is None:
         copy = Copy(None, memory_copy(disk, options.system))
     else:
-        copy = Copy(*open_copy(disk.location, options, comm))
+        disk.left.append(open_copy(disk.location, options, comm)[::-1])
+        copy = Copy(*disk.left[-1][::-1])
     try:
         # The copy is given up, which may need all ranks, when all know why.
         with comm.errors_shared():

@@ -205,6 +205,9 @@ class Queue:
         backlog = self.backlog
         if backlog.tables or backlog.lists.open:
             self.close_batch()
+        if backlog.rows and not backlog.closed:
+            # a `replace` that was interrupted
+            self.replace([])
         return backlog.closed
 
     def replace(self, left: list[Batch]) -> None:
