@@ -187,10 +187,10 @@ class Location:
                     self._name_again()
                 # in one line each: Ctrl-C must not leave a file whose name is not known
                 elif self.exclusive:
-                    self.work, _ = self.path, name_new(self.system, self.work, self.path)
+                    self.work, _ = self.path, name_new(self.system, self.work, self.path)  # type: ignore[func-returns-value]
                 else:
                     self.held.may_replace(self.path)
-                    self.work, _ = self.path, self.system.rename(self.work, self.path)
+                    self.work, _ = self.path, self.system.rename(self.work, self.path)  # type: ignore[func-returns-value]
                 self.exclusive = self._named_for_good = False
                 if self.takes_over:
                     with suppress(OSError):
@@ -226,7 +226,7 @@ class Location:
         with _named(self.path):
             if self.takes_over:
                 # in one line, as in `publish`
-                self.work, _ = self.kept_as, self.system.rename(self.work, self.kept_as)
+                self.work, _ = self.kept_as, self.system.rename(self.work, self.kept_as)  # type: ignore[func-returns-value]
                 self.held.drop(self._origin)
                 self._origin, self._named_for_good = None, False
             self.note_kept()
