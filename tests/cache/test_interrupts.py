@@ -1,4 +1,4 @@
-"""Ctrl-C, or no memory, at any line of the calls of a file with a cache or a log: nothing stays open, and nothing waits."""
+"""Ctrl-C, or no memory, at any line of a file with a cache or a log: nothing stays open, and nothing waits."""
 
 from __future__ import annotations
 
