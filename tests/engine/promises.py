@@ -151,7 +151,8 @@ def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Content
     flushed = name in FLUSHES or (name == "cancel" and step is not None and step.args["whole"])
     closed = name in ("reopen", "close", "again")
     if config["layout"] == "hdf5blob":
-        flushed = closed
+        # what "again" creates takes the place of the old set at its close
+        flushed = closed and name != "again"
     through = closed or how in ("sync", "durable") or config["durable"]
     if flushed or ((name == "again" or step is None) and config["layout"] != "hdf5blob"):
         kept_back = cached(config) and not (through and not (closed and config["cache"] == "flush_none"))
