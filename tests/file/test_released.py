@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,11 @@ from interrupts import Interrupts
 
 import pnc_vol
 from pnc_vol.testing.faults import HookedSystem
+
+
+def open_now() -> tuple[int, int]:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
 # in a destructor
