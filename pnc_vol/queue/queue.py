@@ -357,7 +357,8 @@ class Queue:
         if uid in backlog.tables:
             batch = store.open_batch(uid)
             rows = backlog.open_rows(uid)
-            if before_request <= int(rows[-1, 0]):
+            # a post that was interrupted may have left a table without rows
+            if rows.size and before_request <= int(rows[-1, 0]):
                 lay_over(batch, uid, near(rows, low, high, before_request), wanted, target, itemsize)
                 return
             known = backlog.sorted.get(uid)

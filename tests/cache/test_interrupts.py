@@ -215,3 +215,21 @@ def test_a_process_does_not_wait_for_its_own_lock(tmp_path: Path) -> None:
             interrupted(trouble, lambda f=f: change(f))
             assert f["x"][1::2].tolist() == list(range(1, 1000, 2)), trouble.where
             change(f)
+
+
+def test_a_dataset_is_read_after_an_interrupted_post(tmp_path: Path) -> None:
+    def post(f: pnc_vol.File) -> None:
+        f["x"][[1, 3, 4]] = 7
+
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f["x"] = np.arange(10)
+        f.flush()
+        post(f)
+        f.flush()
+        with Interrupts(0, KeyboardInterrupt) as counted:
+            post(f)
+        for n in range(1, counted.count + 1):
+            f.flush()
+            trouble = counted.at_line(n)
+            interrupted(trouble, lambda: post(f))
+            assert f["x"][...].tolist() == [0, 7, 2, 7, 7, 5, 6, 7, 8, 9], trouble.where
