@@ -191,3 +191,33 @@ def test_a_program_that_waits_for_each_needs_no_columns(path: str) -> None:
         assert calls_of(lambda: x.iget(1)) <= 5, "many at once are in columns again"
         f.wait_all()
         assert np.array_equal([one.array for one in kept], [one.array for one in again])
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("grows", [False, True])
+def test_large_ones_are_read_where_they_belong(tmp_path: pathlib.Path, order: str, grows: bool) -> None:
+    """A hyperslab with gaps, a list of long runs, and what a posted write lies over."""
+    values = np.arange(600 * 400, dtype="f8").reshape(600, 400)
+    starts, counts = np.array([[500, 0], [0, 0], [100, 0]]), np.array([[100, 400], [50, 400], [20, 400]])
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        x = f.create_dataset("x", data=values, maxshape=(None if grows else 600, 400))
+        f.flush()
+        half, every, listed = (
+            np.empty((600, 200), order + "f8"),
+            np.empty((300, 400)),
+            np.empty(170 * 400, order + "f8"),
+        )
+        reads = [x.iget(np.s_[:, 100:300], half), x.iget(np.s_[::2], every), x.iget_many(starts, counts, listed)]
+        reads.append(x.iget(slice(10, 500)))
+        f.wait_all()
+        assert {read.status for read in reads} == {"done"}
+        assert np.array_equal(half, values[:, 100:300])
+        assert np.array_equal(every, values[::2])
+        assert np.array_equal(listed, np.concatenate([values[500:], values[:50], values[100:120]]).ravel())
+        assert np.array_equal(reads[3].array, values[10:500])
+        x[20] = -1
+        again = x.iget(np.s_[:, 100:300], half)
+        x[30] = -2
+        assert again.wait() is half
+        assert (half[20] == -1).all()
+        assert np.array_equal(half[30], values[30, 100:300])

@@ -34,6 +34,7 @@ def test_posts_of_all_kinds_take_few_calls() -> None:
         x = f.create_dataset("x", (100, 50), "f8")
         y = f.create_dataset("y", (100,), "f4")
         r = f.create_dataset("r", (4, 50), "f8", maxshape=(None, 50))
+        s = f.create_dataset("s", (), "f8")
         row, five = np.ones(50), slice(5, 10)
         plain = calls_again(setter(x, 3, row))
         assert plain <= 6
@@ -44,6 +45,7 @@ def test_posts_of_all_kinds_take_few_calls() -> None:
             "one number": setter(x, (4, 5), 1.0),
             "block": setter(x, (slice(2, 4), slice(10, 20)), np.ones((2, 10))),
             "two records": setter(r, slice(1, 3), np.ones((2, 50))),
+            "no axes": setter(s, (), 1.5),
             "iput": lambda: x.iput(3, row),
             "iput of a list": lambda: y.iput(five, [1.0, 2, 3, 4, 5]),
         }.items():
