@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,18 +13,23 @@ from pnc_vol.queue.memory import MemoryStore
 
 
 def calls_of(act: Callable[[], object]) -> int:
-    """Functions of Python that an act calls, without itself."""
+    """Functions of Python that an act calls, without itself and without what Python's collector may call meanwhile."""
     calls = -1
 
     def count(_: object, event: str, __: object) -> None:
         nonlocal calls
         calls += event == "call"
 
+    # others have callbacks there, hypothesis for one
+    collects = gc.isenabled()
+    gc.disable()
     sys.setprofile(count)
     try:
         act()
     finally:
         sys.setprofile(None)
+        if collects:
+            gc.enable()
     return calls
 
 
