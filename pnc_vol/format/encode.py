@@ -94,7 +94,8 @@ def header_size(header: Header) -> int:
     >>> header_size(Header(5))
     48
     """
-    return int(_encoded(header).at[-1])
+    known: Encoded = header.facts.encoded or _encoded(header)
+    return int(known.at[-1])
 
 
 def unplaced(header: Header) -> bytes:
@@ -171,7 +172,8 @@ def encode_after(before: Header, encoded: bytes, new: Header) -> bytes:
         count = numrecs_bytes(new)
         made = b"".join((encoded[:4], count, memoryview(encoded)[4 + len(count) :]))
     else:
-        made = _encoded(new).bytes_of(new)
+        known: Encoded = new.facts.encoded or _encoded(new)
+        made = known.bytes_of(new)
     return encoded if made == encoded else made
 
 
@@ -569,7 +571,8 @@ class _Writer:
         return self.w.number.pack(len(raw)) + raw + _NUL[len(raw) & 3]
 
     def attributes(self, attrs: tuple[Attr, ...]) -> bytes:
-        return self.listing(ATTRIBUTE, len(attrs)) + self.entries(attrs)
+        listing = self.listing(ATTRIBUTE, len(attrs))
+        return listing + self.entries(attrs) if attrs else listing
 
     def entries(self, attrs: tuple[Attr, ...]) -> bytes:
         """Attributes, without their number."""

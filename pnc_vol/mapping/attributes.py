@@ -29,6 +29,7 @@ from numpy.typing import DTypeLike, NDArray
 from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import Attr
 from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT, UBYTE, UINT, UINT64, USHORT
+from pnc_vol.interruptions import done_whole
 from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.names import MARKER, NameBook, legal_name
@@ -433,6 +434,7 @@ class Attributes(MutableMapping[str, Attribute]):
             self._put(name, encode_plain(name, value))
         return True
 
+    @done_whole
     def __setitem__(self, name: str, value: Attribute) -> None:
         called, old = self._name_in_header(name), self._find(name)
         attr, marker = encode_attribute(called, value)
@@ -451,8 +453,9 @@ class Attributes(MutableMapping[str, Attribute]):
             self._raw = _replaced(raw, attr)
         else:
             self.stored()
-            self._table[name] = attr  # type: ignore[index]
+            # in this order: whatever Ctrl-C lets be done of it, the list follows from the table
             self._raw = None
+            self._table[name] = attr  # type: ignore[index]
 
     def _name_in_header(self, name: str) -> str:
         """What an attribute that is assigned is called in the header."""
@@ -471,12 +474,12 @@ class Attributes(MutableMapping[str, Attribute]):
         old = self._find(name)
         if old is None:
             raise KeyError(name)
-        self._unmark(old.name)
         if self._table is None:
             self._raw = tuple([attr for attr in self.raw if attr is not old])
         else:
-            del self._table[name]
             self._raw = None
+            del self._table[name]
+        self._unmark(old.name)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._find(name) is not None
