@@ -554,14 +554,17 @@ class _Writer:
 
     def header(self, header: Header) -> list[bytes]:
         """All pieces: the dimensions, the attributes, the number of variables, the variables."""
-        pieces = [self.dimensions(header), self.attributes(header.attrs), self.listing(VARIABLE, len(header.vars))]
+        n = len(header.vars)
+        pieces = [self.dimensions(header), self.attributes(header.attrs)]
+        pieces.append(self.w.listing.pack(VARIABLE if n else ABSENT, n))
         return pieces + self.variables(header, header.vars)
 
     def dimensions(self, header: Header) -> bytes:
         """The beginning of a header, with its dimensions."""
         w = self.w
-        pieces = [b"CDF" + bytes([header.version]) + w.number.pack(0), self.listing(DIMENSION, len(header.dims))]
-        return b"".join(pieces + [self.name(dim.name) + w.number.pack(dim.size) for dim in header.dims])
+        n = len(header.dims)
+        front = b"CDF" + bytes([header.version]) + w.number.pack(0) + w.listing.pack(DIMENSION if n else ABSENT, n)
+        return front + b"".join([self.name(dim.name) + w.number.pack(dim.size) for dim in header.dims])
 
     def listing(self, tag: int, n: int) -> bytes:
         return self.w.listing.pack(tag if n else ABSENT, n)
@@ -571,8 +574,8 @@ class _Writer:
         return self.w.number.pack(len(raw)) + raw + _NUL[len(raw) & 3]
 
     def attributes(self, attrs: tuple[Attr, ...]) -> bytes:
-        listing = self.listing(ATTRIBUTE, len(attrs))
-        return listing + self.entries(attrs) if attrs else listing
+        pack = self.w.listing.pack
+        return pack(ATTRIBUTE, len(attrs)) + self.entries(attrs) if attrs else pack(ABSENT, 0)
 
     def entries(self, attrs: tuple[Attr, ...]) -> bytes:
         """Attributes, without their number."""
