@@ -166,7 +166,8 @@ class LogFiles:
         if self._pages:
             self.counters = self.slot = self.posts = None
             self._pages.clear()
-        for suffix, tail in reversed(self._tails.items()):
+        while self._tails:
+            suffix, tail = next(reversed(self._tails.items()))
             if delete:
                 try:
                     self.system.unlink(self.path(suffix))
@@ -174,9 +175,10 @@ class LogFiles:
                     pass  # another rank that shares it was faster
                 except OSError:
                     delete = suffix != ".meta"
+            # Who was interrupted calls this again: nothing is left out, and no descriptor is closed twice.
+            del self._tails[suffix]
             tail.close()
         self._unlock()
-        self._tails = {}
         if delete and not alone:
             # The last rank of the job removes the folder; before, it is not empty.
             with suppress(OSError):
