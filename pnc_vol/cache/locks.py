@@ -25,6 +25,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from threading import Lock
 
 import numpy as np
@@ -92,8 +93,8 @@ class RangeLocks:
     def writing(self, ranges: Ranges, ready: Callable[[], None], free: Callable[[Ranges], Ranges]) -> Iterator[None]:
         """Hold locks for writing until what the block writes is queued, or in the file, after others gave theirs back.
 
-        A thread that has carried earlier bytes of the same ranges gives back no lock meanwhile: an opening has one lock
-        on a byte, however often it was taken. At the end those locks are given back for which nothing waits: of ranges
+        A thread that has carried earlier bytes of the same ranges gives back none of the locks that are taken already:
+        an opening has one lock on a byte, however often it was taken. At the end those locks are given back for which nothing waits: of ranges
         that are in the file already, and of the gaps that `_fewer` locked, too.
 
         Parameters
@@ -117,16 +118,30 @@ class RangeLocks:
             ready()
             self._unlock_all(self._fds[-1])
 
-        with self._unlocking:
-            self._being_written = ranges
+        take = partial(self._take_for_writing, ranges, free)
         try:
             with self._watch.phase("waiting"):
-                self._take(self._fds[0], fcntl.F_WRLCK, ranges, wait)
+                self._take(self._fds[0], fcntl.F_WRLCK, ranges, wait, take)
             yield
         finally:
             with self._unlocking:
                 self._being_written = EMPTY
                 self._release(self._fds[0], free(ranges))
+
+    def _take_for_writing(self, ranges: Ranges, free: Callable[[Ranges], Ranges], n: int, asked: bytes) -> None:
+        """Try to take the n-th lock of a write, which keeps it until its end, as it does those before.
+
+        What this process holds of the later ones, by an earlier write, is given back as ever: two processes that wait
+        would else keep from each other what each of them is to take later.
+        """
+        with self._unlocking:
+            self._being_written = Ranges(ranges.start[: n + 1], ranges.end[: n + 1])
+            try:
+                self._system.record_lock(self._fds[0], _SETLK, asked)
+            except OSError:
+                self._being_written = Ranges(ranges.start[:n], ranges.end[:n])
+                self._release(self._fds[0], free(Ranges(ranges.start[n : n + 1], ranges.end[n : n + 1])))
+                raise
 
     def unlock(self, ranges: Ranges, free: Callable[[Ranges], Ranges]) -> None:
         """Give back locks for writing where nothing waits any more; `free` as of `writing`."""
@@ -164,14 +179,24 @@ class RangeLocks:
         finally:
             self._release(self._fds[-1], ranges)
 
-    def _take(self, fd: int, kind: int, ranges: Ranges, ready: Callable[[], None]) -> None:
+    def _take(
+        self,
+        fd: int,
+        kind: int,
+        ranges: Ranges,
+        ready: Callable[[], None],
+        take: Callable[[int, bytes], None] | None = None,
+    ) -> None:
         waited, begun = False, time.monotonic()
-        for start, end in zip(ranges.start.tolist(), ranges.end.tolist(), strict=True):
+        for n, (start, end) in enumerate(zip(ranges.start.tolist(), ranges.end.tolist(), strict=True)):
             nap = _FIRST_NAP
             asked = _FLOCK.pack(kind, os.SEEK_SET, start, end - start, 0)
             while True:
                 try:
-                    self._system.record_lock(fd, _SETLK, asked)
+                    if take is None:
+                        self._system.record_lock(fd, _SETLK, asked)
+                    else:
+                        take(n, asked)
                     break
                 except OSError as error:
                     if error.errno not in _TAKEN:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import faulthandler
 import importlib
 import json
 import os
@@ -35,6 +36,10 @@ import pnc_vol
 from pnc_vol.testing.mpi import find_mpiexec
 
 
+LIMIT = 60
+"""Seconds of a job."""
+
+
 class Jobs:
     """Runs one function in jobs of any number of ranks; made before threads are started, in a process without MPI.
 
@@ -55,7 +60,7 @@ class Jobs:
         listening.close()
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
 
-    def run(self, ranks: int, given: str, *, nodes: int = 1, timeout: float = 60) -> tuple[int, str]:
+    def run(self, ranks: int, given: str, *, nodes: int = 1) -> tuple[int, str]:
         """Run a job; how the launcher ended, and what the ranks said.
 
         Raises
@@ -69,10 +74,10 @@ class Jobs:
             command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         try:
-            told = job.communicate(timeout=timeout)[0].decode(errors="replace")
+            told = job.communicate(timeout=LIMIT)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
             job.kill()
-            raise AssertionError(f"a job of {ranks} ranks hangs: {job.communicate()[0][-2000:]!r}") from None
+            raise AssertionError(f"a job of {ranks} ranks hangs: {job.communicate()[0][-6000:]!r}") from None
         return job.returncode, told
 
 
@@ -125,6 +130,8 @@ def _rank(MPI: Any, work: Callable[[str], object], given: str, env: dict[str, st
     os.dup2(out, 1)
     os.dup2(err, 2)
     os.environ.update(env)
+    # where a rank hangs
+    faulthandler.dump_traceback_later(LIMIT * 0.8)
     try:
         MPI.Init_thread(MPI.THREAD_MULTIPLE)
         work(given)
