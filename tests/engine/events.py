@@ -5,6 +5,8 @@ An event is a class: an object of it is called with a program, an empty folder a
 
 nothing                      the program runs to its end
 kill, power                  a process that is killed, a machine that stops, after any change of a file
+recovery                     a process that is killed, and another one that is killed while it recovers the file
+elsewhere                    between the acts, another process reads the file, and tries to write it
 error, short                 the operating system refuses a call, or writes half of what it is given
 interrupt, memory            Ctrl-C, or no memory, at any line of the package
 """
@@ -17,10 +19,11 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import elsewhere
 import promises
 from acts import Step
 from crash.examining import states_of
@@ -29,11 +32,11 @@ from crash.states import State
 from interrupts import Interrupts
 from options import in_file, refusal
 from promises import Moment
-from run import Loads, Program, Run, Tally, inside, said, serial, try_close
+from run import Loads, Program, Run, Tally, Wrong, inside, said, serial, try_close
 
 import pnc_vol
 from pnc_vol.system import REAL
-from pnc_vol.testing.faults import FaultSystem
+from pnc_vol.testing.faults import FaultSystem, StopSystem
 
 EVENTS: dict[str, Callable[[int], Any]] = {}
 """By name; `ranks` puts two more here."""
@@ -157,11 +160,94 @@ class Crash:
         run.__dict__.update(config=program.config, folder=folder, system=system, comm=None, h=pnc_vol)
         run.place = os.path.join(folder, "x.nc")
         run.f = None
-        promises.examine(run, recording.moments, self.kind, state, chance)
+        self.examine(run, recording.moments, state, chance)
+
+    def examine(self, run: Run, moments: list[Moment], state: State, chance: random.Random) -> None:
+        """Open it, recover it, and go on with it."""
+        promises.examine(run, moments, self.kind, state, chance)
+
+
+@event("recovery")
+class Twice(Crash):
+    """A process is killed, its recovery is killed as well, and then the file is recovered again."""
+
+    def __init__(self, states: int, name: str) -> None:
+        super().__init__(states, "kill")
+
+    def examine(self, run: Run, moments: list[Moment], state: State, chance: random.Random) -> None:
+        n, by_itself = 1 + int(chance.expovariate(1 / 8)), chance.random() < 0.5
+        child = os.fork()
+        if not child:
+            run.system = StopSystem(run.system, stop_at=n)
+            with suppress(BaseException):
+                promises.recovered(run, None, by_itself=by_itself and run.config["layout"] == "canonical")
+            os._exit(0)
+        os.waitpid(child, 0)
+        super().examine(run, moments, state, chance)
 
 
 class Crashed(AssertionError):
     """What a crash leaves is not what is promised."""
+
+
+# ------------------------------------------------------------------------------------------ another process
+
+
+class Beside(Run):
+    """Between the acts another process reads what is promised to it, and is refused as a writer."""
+
+    def returned(self) -> None:
+        step = self.steps[len(self.moments) - 1] if self.moments else None
+        at = len(self.moments)
+        self.moments.append(promises.moment(self, step, at, at + 1, []))
+        if self.chance.random() > self.often:
+            return
+        self.looks += 1
+        if not self.moments[-1].published:
+            return
+        if self.config["locking"] is not False and not (told := elsewhere.write(self.place)).startswith("LockedError"):
+            raise Wrong(f"another process opens the file for writing: {told or 'without an error'}")
+        wanted = promises.promise(self.moments, at + 1, "kill")
+        got = elsewhere.seen(self.place)
+        if isinstance(got, str) and wanted.least is not None:
+            raise Wrong(f"another process: {got}")
+        if not isinstance(got, str) and wanted.least is not None:
+            promises.complain("another process", got, wanted.allowed, torn=False, known=True)
+
+
+@event("elsewhere")
+class Elsewhere:
+    """Another process reads between the acts, and tries to write; `states`: about so many times."""
+
+    def __init__(self, states: int, name: str) -> None:
+        self.states = states
+
+    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
+        if not applies(program) or program.config["layout"] not in ("canonical", "blob"):
+            refuse(tally)
+            return
+        run = Beside(program.config, folder, seed=program.seed)
+        run.__dict__.update(chance=random.Random(program.seed), moments=[], looks=0, steps=[])
+        run.often = self.states / (len(program.steps) + 1)
+        try:
+            run.f = run.open("w")
+            run.returned()
+            for step in program.steps:
+                run.steps.append(step)
+                if not run.step(step):
+                    run.steps.pop()
+            run.end("close")
+            if program.config["deferred"]:
+                pnc_vol.finalize()
+            if told := elsewhere.write(run.place):
+                raise Wrong(f"another process writes after the close: {told}")
+        finally:
+            run.kept.clear()
+            if run.f is not None:
+                try_close(run.f)
+            run.f = None
+        if tally is not None:
+            tally.states += run.looks
 
 
 # ------------------------------------------------------------------------------- errors, interrupts, memory

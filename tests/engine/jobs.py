@@ -35,7 +35,6 @@ from stand_in import MESSAGE
 import pnc_vol
 from pnc_vol.testing.mpi import find_mpiexec
 
-
 LIMIT = 60
 """Seconds of a job."""
 
