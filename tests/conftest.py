@@ -66,6 +66,7 @@ LONG = {
     "tests/queue/test_budget.py": 70,
     "tests/burst/test_faults.py": 40,
     "tests/burst/test_events.py": 40,
+    "tests/engine/test_engine.py": 120,
     "tests/bench/test_serial.py": 60,
     "tests/mpi/test_identity.py": 60,
     "tests/test_examples.py": 50,

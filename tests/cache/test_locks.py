@@ -12,7 +12,8 @@ from pnc_vol.cache.watch import Watch
 from pnc_vol.extents.ranges import EMPTY, Ranges
 from pnc_vol.system import REAL
 
-LOW, HIGH, BOTH = (Ranges(np.array(start), np.array(end)) for start, end in (([0], [8]), ([80], [88]), ([0, 80], [8, 88])))
+LOW, HIGH = Ranges(np.array([0]), np.array([8])), Ranges(np.array([80]), np.array([88]))
+BOTH = Ranges(np.array([0, 80]), np.array([8, 88]))
 
 
 def test_what_is_locked_by_an_earlier_write_is_given_back_while_a_later_one_waits(tmp_path: Path) -> None:

@@ -15,14 +15,18 @@ import options
 import pytest
 import run
 import shrink
+import troubled_ranks
 from model import NUMBERS
 from ranks import EVENTS
 
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.posix import PosixDriver
+from pnc_vol.ranks.mpi_comm import MpiComm
 from pnc_vol.system import REAL
 from pnc_vol.testing.mpi import missing, run_mpi
 
+SERIAL = ["kill", "power", "recovery", "error", "short", "interrupt", "memory", "elsewhere"]
+OF_RANKS = ["error", "short", "interrupt", "memory", "raises", "leaves", "late"]
 WRITTEN = acts.Step("store", {"path": "a", "values": run.Values(1, (3,), "i4")})
 ORDINARY = options.normal({})
 
@@ -187,7 +191,7 @@ def test_numbers_have_their_type() -> None:
 # ----------------------------------------------------------------------------------------------------- events
 
 
-@pytest.mark.parametrize("event", ["kill", "power", "error", "short", "interrupt", "memory"])
+@pytest.mark.parametrize("event", SERIAL)
 def test_what_happens_to_some_programs(event: str) -> None:
     programs = pairs(event)
     assert not failing(programs[::40], event, 3)
@@ -195,7 +199,7 @@ def test_what_happens_to_some_programs(event: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("event", ["kill", "power", "error", "short", "interrupt", "memory"])
+@pytest.mark.parametrize("event", SERIAL)
 def test_what_happens_at_length(event: str) -> None:
     assert not failing([program for seed in range(5) for program in pairs(f"{event} {seed}")], event, 60)
 
@@ -252,6 +256,40 @@ def test_programs_on_simulated_ranks() -> None:
 @pytest.mark.timeout(7200)
 def test_programs_on_simulated_ranks_at_length() -> None:
     assert not failing([program for seed in range(10) for program in on_ranks(f"ranks {seed}")], "ranks")
+
+
+@pytest.mark.parametrize("event", OF_RANKS)
+def test_what_happens_to_one_rank(event: str) -> None:
+    assert not failing(on_ranks(event)[::20], f"rank-{event}", 2)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("event", OF_RANKS)
+def test_what_happens_to_one_rank_at_length(event: str) -> None:
+    programs = [program for seed in range(5) for program in on_ranks(f"{event} {seed}")]
+    assert not failing(programs, f"rank-{event}", 20)
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.parametrize(("programs", "kills"), [
+    (3, 2), pytest.param(400, 5, marks=[pytest.mark.nightly, pytest.mark.timeout(7200)]),
+])  # fmt: skip
+def test_a_rank_of_a_real_job_is_killed(programs: int, kills: int) -> None:
+    command = [Path(__file__).with_name("__main__.py"), "--event", "killed", "--smaller", 0]
+    command += ["--programs", programs, "--states", kills]
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True)
+    assert " 0 failures of 0 kinds" in done.stdout, done.stdout + done.stderr[-2000:]
+
+
+def test_a_rank_that_tells_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait for a rank whose program has failed, until their time is over."""
+    monkeypatch.setattr(troubled_ranks, "PATIENCE", 1)
+    monkeypatch.setattr(MpiComm, "abandon", lambda self, reason: None)
+    config = options.normal({"ranks": 2}, options.ranks_options((2,), (1,), mpi=False))
+    happens = EVENTS["rank-raises"](3)
+    told = [run.attempt(run.made(f"silent:{n}", config), happens) for n in range(3)]
+    assert any("ranks waited for the end of their time" in one for one in told)
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())

@@ -85,7 +85,7 @@ class Trouble:
     at: int = -1
     before: Callable[[Run], object] = lambda run: None
     happened: Callable[[], bool] = lambda: True
-    patience: float = PATIENCE
+    patience: float = field(default_factory=lambda: PATIENCE)
 
     def where(self) -> str:
         """The call or the line."""
