@@ -94,8 +94,8 @@ class RangeLocks:
         """Hold locks for writing until what the block writes is queued, or in the file, after others gave theirs back.
 
         A thread that has carried earlier bytes of the same ranges gives back none of the locks that are taken already:
-        an opening has one lock on a byte, however often it was taken. At the end those locks are given back for which nothing waits: of ranges
-        that are in the file already, and of the gaps that `_fewer` locked, too.
+        an opening has one lock on a byte, however often it was taken. At the end those locks are given back for which
+        nothing waits: of ranges that are in the file already, and of the gaps that `_fewer` locked, too.
 
         Parameters
         ----------
