@@ -274,10 +274,11 @@ def _read(run: Run, *, must: bool) -> Contents | None:
 
 def recover(run: Run, chance: random.Random) -> None:
     """In one of the documented ways: by an opening, or by itself; by one process, or by any number of ranks."""
-    by_itself = chance.random() < 0.5 and run.config["layout"] == "canonical"
+    layout = run.config["layout"]
+    by_itself = (chance.random() < 0.5 and layout == "canonical") or layout == "hdf5blob"  # it opens for reading alone
     ranks = chance.choice((1, 1, 1, 1, 1, 2, 3, 4))
     # what waits for its close belongs to the process, which simulated ranks share
-    alone = run.config["deferred"] or run.config["layout"] == "rawfiles" or refusal(run.config | {"ranks": ranks})
+    alone = run.config["deferred"] or layout == "rawfiles" or refusal(run.config | {"ranks": ranks})
     if ranks == 1 or alone:
         recovered(run, None, by_itself=by_itself)
     else:
