@@ -117,15 +117,7 @@ def flush(
     phases.end("agree")
     settled = epochs.settled and (session.file_set is None or session.file_set.settled)
     if not durable and (settled or not carried) and _nothing_to_do(session, flat, agreed):
-        _end(session, wrote=False)
-        # what a flush that was interrupted at its end has not done
-        if session.posted.writes:
-            session.posted.note_written(Executed())
-        if not unsafe:
-            # posts may have been cancelled, which a log remembers
-            queue.after_flush()
-        if closing:
-            _agree_on_logs(session)
+        _end_unwritten(session, unsafe=unsafe, closing=closing)
         return
     flat = _accept(session, flat, agreed)
     target = defs.next_layout(flat, disk, closing=closing)
@@ -385,6 +377,19 @@ def _end(session: Session, *, wrote: bool) -> None:
         session.epochs.end(wrote=wrote, together=session.transport.last != "independent")
         if trouble:
             session.epochs.stop_holding(trouble)
+
+
+def _end_unwritten(session: Session, *, unsafe: bool, closing: bool) -> None:
+    """The file was as it is to be (collective)."""
+    _end(session, wrote=False)
+    # what a flush that was interrupted at its end has not done
+    if session.posted.writes:
+        session.posted.note_written(Executed())
+    if not unsafe:
+        # posts may have been cancelled, which a log remembers
+        session.posted.queue.after_flush()
+    if closing:
+        _agree_on_logs(session)
 
 
 def _agree_on_logs(session: Session) -> None:
