@@ -48,6 +48,9 @@ def close(session: Session, *, again: bool = False, unheard: bool = False) -> No
         try:
             _close(session, again=again, unheard=unheard, done=done)
         except BaseException as error:
+            if unheard and is_interruption(error) and session.comm.size == 1 and not done:
+                # Nothing was let go of: what nobody could be told of is done by the next call.
+                raise
             alone = session.comm.size > 1 and not session.comm.in_step(error)
             # Ranks that met no memory together have released everything together, and must not part once more.
             if is_interruption(error) and (session.comm.size == 1 or alone or not session.closed):

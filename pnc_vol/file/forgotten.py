@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pnc_vol.file.deferred import close_at_exit, holds
 from pnc_vol.file.session import Session
+from pnc_vol.interruptions import is_interruption
 from pnc_vol.late import late
 from pnc_vol.warn import warn_outside
 
@@ -50,6 +51,9 @@ class SessionRef(Protocol):
     @property
     def last(self) -> bool: ...
 
+    @property
+    def held(self) -> bool: ...
+
     def release(self, *, last_call: bool = False) -> None: ...
 
     def drop(self) -> None: ...
@@ -67,10 +71,16 @@ def watch(owner: object, ref: SessionRef, path: str) -> None:
     """Release a reference when its owner is gone, at the latest when the interpreter exits."""
 
     def gone(_: object) -> None:
-        if _collecting == get_ident():
-            _waiting.append(ref)
-        else:
-            _let_go(ref)
+        try:
+            if _collecting == get_ident():
+                _waiting.append(ref)
+            else:
+                _let_go(ref)
+        except BaseException as error:
+            if is_interruption(error) and ref.held:
+                # Python prints it and goes on, and nobody knows of the file any more.
+                _waiting.append(ref)
+            raise
 
     if _collector not in gc.callbacks:
         gc.callbacks.append(_collector)

@@ -42,7 +42,7 @@ def test_a_forgotten_file_whose_close_is_interrupted_loses_nothing(tmp_path: Pat
 
     forget("first.nc", Interrupts(0, KeyboardInterrupt))
     counted = forget("counted.nc", Interrupts(0, KeyboardInterrupt))
-    happened = [forget(f"{n}.nc", counted.at_line(n)).happened for n in range(1, counted.count + 1, 41)]
+    happened = [forget(f"{n}.nc", counted.at_line(n)).happened for n in range(1, counted.count + 1, 11)]
     assert sum(happened) > 10
 
 
