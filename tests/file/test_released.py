@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import virtual_ranks
-from interrupts import Interrupts
 
 import pnc_vol
 from pnc_vol.testing.faults import HookedSystem
@@ -22,28 +21,41 @@ def open_now() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
-# in a destructor
+class InterruptedCall(HookedSystem):
+    """Ctrl-C at the n-th call of the main thread from when `at` is set to n; below 0 the calls are counted."""
+
+    at = 0
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.at -= threading.current_thread() is threading.main_thread()
+        if not self.at:
+            raise KeyboardInterrupt
+        return super().call(name, args, kwargs)
+
+
+# In a destructor, where lines are not traced: CPython 3.11 crashes now and then if a trace function raises there.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("way", ["plain", "cache"])
 def test_a_forgotten_file_whose_close_is_interrupted_loses_nothing(tmp_path: Path, way: str) -> None:
     """Python prints the Ctrl-C of a destructor and goes on, so that nobody would close the file once more."""
-
     (tmp_path / "nvm").mkdir()
     options: Any = {"hints": {"e10_cache_path": str(tmp_path / "nvm")}} if way == "cache" else {}
 
-    def forget(name: str, interrupts: Any) -> Any:
-        f = pnc_vol.File(tmp_path / name, "w", **options)
+    def forget(at: int) -> int:
+        system = InterruptedCall()
+        f = pnc_vol.File(tmp_path / f"{at}.nc", "w", system=system, **options)
         f["a"] = np.arange(300)
-        with interrupts:
-            del f
-        with pnc_vol.File(tmp_path / name) as again:
-            assert again["a"][...].tolist() == list(range(300)), interrupts.where
-        return interrupts
+        system.at = at
+        del f
+        calls = at - system.at
+        with pnc_vol.File(tmp_path / f"{at}.nc", system=system) as again:
+            assert again["a"][...].tolist() == list(range(300)), at
+        return calls
 
-    forget("first.nc", Interrupts(0, KeyboardInterrupt))
-    counted = forget("counted.nc", Interrupts(0, KeyboardInterrupt))
-    happened = [forget(f"{n}.nc", counted.at_line(n)).happened for n in range(1, counted.count + 1, 11)]
-    assert sum(happened) > 10
+    count = forget(0)
+    assert count > 5
+    for n in range(1, count + 1):
+        assert forget(n) >= n
 
 
 class InterruptedRemoval(HookedSystem):

@@ -134,7 +134,10 @@ def _at_once(
 def _listed(session: Session, node: DatasetNode, facts: Facts, selection: Selection, out: Array | None) -> Array | None:
     """A list of runs of numbers that the file has; None if they are so short that they are better read together."""
     found = runs(selection, record=node.is_record)
-    if len(found.start) * session.disk.driver.capabilities.call_cost > selection.nelems * facts.itemsize:
+    if (
+        not selection.nelems
+        or len(found.start) * session.disk.driver.capabilities.call_cost > selection.nelems * facts.itemsize
+    ):
         return None
     if facts.grows and int(found.start.max()) >= session.disk.layout.elements_stored(node, facts.at):
         return None

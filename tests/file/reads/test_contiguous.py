@@ -145,3 +145,12 @@ def test_runs_at_equal_distances_are_one_look_or_one_call(path, index, grows):
         os.truncate(path, 1000)
         assert not x[-1:, 15].any()
         assert not x[:, 15, 7][100:].any()
+
+
+def test_a_mask_that_selects_nothing_of_a_dataset_that_grows(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        x = f.create_dataset("x", (2,), "i1", maxshape=(None,))
+        f.flush()
+        nothing = np.array([False, False])
+        x[nothing] = []
+        assert x[nothing].shape == (0,)
