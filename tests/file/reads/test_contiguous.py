@@ -147,7 +147,7 @@ def test_runs_at_equal_distances_are_one_look_or_one_call(path, index, grows):
         assert not x[:, 15, 7][100:].any()
 
 
-def test_a_mask_that_selects_nothing_of_a_dataset_that_grows(tmp_path: Path) -> None:
+def test_a_mask_that_selects_nothing_of_a_dataset_that_grows(tmp_path: pathlib.Path) -> None:
     with pnc_vol.File(tmp_path / "a.nc", "w") as f:
         x = f.create_dataset("x", (2,), "i1", maxshape=(None,))
         f.flush()
