@@ -246,7 +246,7 @@ def test_all_calls_are_listed() -> None:
 #: Parts of `os` that touch no file.
 PURE_OS = {
     "fspath", "fsencode", "fsdecode", "PathLike", "strerror", "sep", "linesep", "pathsep", "name", "cpu_count",
-    "getpid", "geteuid", "uname", "urandom", "getloadavg", "major",
+    "getpid", "geteuid", "get_terminal_size", "uname", "urandom", "getloadavg", "major",
     "fork", "waitpid", "WEXITSTATUS", "_exit",
     "sched_getaffinity", "sched_setaffinity", "register_at_fork", "stat_result", "SEEK_SET", "SEEK_CUR", "SEEK_END",
 }  # fmt: skip

@@ -19,6 +19,7 @@ from typing import Any
 
 from pnc_vol.api.ids import FileID, Handle, ObjectID
 from pnc_vol.api.objects import class_of
+from pnc_vol.late import load
 
 __all__ = ["reduced", "reopened"]
 
@@ -53,6 +54,8 @@ def reopened(whole: bool, path: str, keywords: Mapping[str, Any], name: str) -> 
     KeyError
         There is no such object in it any more.
     """
+    # a process that has only unpickled has not loaded the class
+    load(["pnc_vol.api.file"])
     file = class_of("file")(path, "r", **keywords)
     found: ObjectID = file.id if whole else file[name].id
     return found

@@ -32,7 +32,7 @@ from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.model import Header, Var
 from pnc_vol.format.types import CHAR, TYPES
 from pnc_vol.mapping.markers import marker_attr
-from pnc_vol.system import REAL, System
+from pnc_vol.system import REAL, System, exists, is_folder
 from pnc_vol.system.full_io import read_at
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class StoredFile:
 
 def _open_stored(path: str) -> StoredFile | OpenedFile:
     """A classic file, or a set of subfiles by its name, or what is under an address."""
-    if os.path.isfile(path):
+    if exists(REAL, path) and not is_folder(REAL, path):
         return StoredFile(path)
     from pnc_vol.cli.dump_opened import opened
 

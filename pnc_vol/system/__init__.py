@@ -258,18 +258,15 @@ class System:
 
     def fsync_dir(self, path: Path) -> None:
         """Put the names of a directory on stable storage."""
-        fd = -1
+        fd = OwnedFd(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            except OSError as error:
-                # Some file systems have nothing to sync here and say so; there is nothing more to be done.
-                if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
-                    raise
+            os.fsync(fd)
+        except OSError as error:
+            # Some file systems have nothing to sync here and say so; there is nothing more to be done.
+            if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
+                raise
         finally:
-            if fd >= 0:
-                os.close(fd)
+            fd.close()
 
     def realpath(self, path: str) -> str:
         """The path without symbolic links; its last parts need not exist."""
