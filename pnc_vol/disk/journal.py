@@ -213,7 +213,8 @@ def _complete(
             if inode != there.st_ino or state == "other":
                 return None, "belongs to another state of the file"
             if state == "torn":
-                header = bytearray(whole[:nbytes].ljust(nbytes, b"\0"))
+                # what neither the file nor a piece has is no part of it, whatever length is told
+                header = bytearray(whole[:nbytes].ljust(max(at + now for at, _, now in pieces), b"\0"))
                 behind = 0
                 for at, _, now in pieces:
                     header[at : at + now] = new[behind : behind + now]
@@ -281,7 +282,8 @@ def _read(
 
 def _first(system: System, fd: int, nbytes: int) -> bytes:
     """The first bytes of a file, as far as there are so many."""
-    found = bytearray(nbytes)
+    # a length that a damaged journal tells takes no memory
+    found = bytearray(min(nbytes, system.fstat(fd).st_size))
     return bytes(found[: read_at(system, fd, memoryview(found), 0)])
 
 

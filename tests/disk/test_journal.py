@@ -7,6 +7,7 @@ import pathlib
 import resource
 import signal
 import struct
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -149,6 +150,22 @@ def test_a_sparse_journal_takes_no_memory(path: pathlib.Path, nbytes: int) -> No
     child, reading = forked(job)
     assert os.read(reading, 100) == b"pay"
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_long_header_that_a_journal_tells_of_takes_no_memory(path: pathlib.Path, mode: str) -> None:
+    torn(path, "header", 300)
+    journal = journal_of(path)
+    data = bytearray(journal.read_bytes())
+    data[16:24] = (48 << 20).to_bytes(8, "little")
+    journal.write_bytes(data)
+    tracemalloc.start()
+    try:
+        with pnc_vol.File(path, mode) as f:
+            assert f.attrs["note"] == NEW
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
 
 
 # ------------------------------------------------------------------------------- what is synced, and what is not
