@@ -424,7 +424,8 @@ class ShortPosts:
 
     def put_run(self, node: DatasetNode, request: int, values: Any, start: int, number: int = 1, step: int = 0) -> bool:
         """See `Store.put_run`."""
-        if number > 1:
+        if number > 1 or not node.shape:
+            # the entry of a dataset without axes has no dimension: `put` writes it
             return False
         known = self.recent.get(node.uid)
         if known is None or (known.version != node.tree.version and not known.holds(node)):

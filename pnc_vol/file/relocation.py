@@ -95,7 +95,7 @@ def copied(
             copy.driver.drain()
             comm.agree("flush move")
     except BaseException:
-        _drop(comm, copy)
+        _drop(comm, disk, copy)
         raise
     # From here on no rank may fail alone: the others go on with the copy.
     target.unwritten = Unwritten()
@@ -109,7 +109,7 @@ def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, target: Layout, fill
         with comm.errors_shared():
             fill(copy.driver)
     except BaseException:
-        _drop(comm, copy)
+        _drop(comm, disk, copy)
         raise
     driver = copy.driver
     if disk.location is None:
@@ -168,9 +168,11 @@ def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int)
         target.write(Extents(block.place, block.length, packed), part)
 
 
-def _drop(comm: Comm, copy: Copy) -> None:
+def _drop(comm: Comm, disk: StoredFile, copy: Copy) -> None:
     """Forget the copy: it could not be made."""
     with suppress(OSError):
         copy.driver.close()
     if copy.location is not None and comm.rank == 0:
         copy.location.discard()
+    # Not before: an interruption leaves it to the close. Not later: a copy that comes next may have the same numbers.
+    disk.left[:] = [one for one in disk.left if one[0] is not copy.driver]

@@ -319,3 +319,18 @@ def test_a_small_queue_takes_few_posts_into_the_slot(tmp_path: pathlib.Path, log
             x[i] = row
     with pnc_vol.File(tmp_path / "x.nc") as f:
         np.testing.assert_array_equal(f["x"][...], wanted)
+
+
+def test_a_dataset_without_axes(tmp_path: pathlib.Path) -> None:
+    """Its entries have no dimensions, whichever way a post takes."""
+    (tmp_path / "now/logs").mkdir(parents=True)
+    with pnc_vol.File(tmp_path / "now/x.nc", "w", **logged(tmp_path / "now/logs")) as f:
+        f.create_dataset("s", (), "i4")
+        f.flush()
+        for n in range(5):
+            f["s"][()] = np.int32(n)
+            f["s"].iput((), np.int32(n))
+        left = leave(tmp_path / "now", tmp_path / "left")
+    pnc_vol.replay(left / "x.nc", sorted(left.glob("logs/*")), any_file=True)
+    with pnc_vol.File(left / "x.nc") as f:
+        assert f["s"][()] == 4

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from fault_scenarios import LAST, RANK, SIZE, WORLD, caught, everywhere, holds, opened, path, same, scenario, usable
+from fault_scenarios import LAST, RANK, SIZE, WORLD, caught, everywhere, holds, opened, path, same, usable
 from mpi4py import MPI
+from scenarios import scenario
 
 import pnc_vol as h5py
 from pnc_vol.errors import (

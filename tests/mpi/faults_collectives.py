@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from fault_scenarios import LAST, RANK, SIZE, WORLD, caught, everywhere, holds, opened, same, scenario, usable
+from fault_scenarios import LAST, RANK, SIZE, WORLD, caught, everywhere, holds, opened, same, usable
+from scenarios import scenario
 
 from pnc_vol.errors import (
     CollectiveMismatchError,

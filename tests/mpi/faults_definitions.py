@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from fault_scenarios import LAST, RANK, SIZE, holds, opened, same, scenario, usable
+from fault_scenarios import LAST, RANK, SIZE, holds, opened, same, usable
+from scenarios import scenario
 
 import pnc_vol as h5py
 from pnc_vol.errors import DefinitionMismatchError

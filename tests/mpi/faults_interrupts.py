@@ -6,7 +6,8 @@ import os
 from typing import Any
 
 import numpy as np
-from fault_scenarios import RANK, SIZE, caught, holds, opened, scenario
+from fault_scenarios import RANK, SIZE, caught, holds, opened
+from scenarios import scenario
 
 from pnc_vol.testing.faults import HookedSystem
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from fault_scenarios import LAST, RANK, SIZE, caught, holds, nothing_beside, opened, scenario
+from fault_scenarios import LAST, RANK, SIZE, caught, holds, nothing_beside, opened
+from scenarios import scenario
 
 
 class Oops(Exception):

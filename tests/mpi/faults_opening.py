@@ -18,10 +18,10 @@ from fault_scenarios import (
     opened,
     path,
     same,
-    scenario,
     usable,
 )
 from mpi4py import MPI
+from scenarios import scenario
 
 import pnc_vol as h5py
 from pnc_vol.errors import (

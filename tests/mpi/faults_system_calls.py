@@ -18,9 +18,9 @@ from fault_scenarios import (
     opened,
     path,
     same,
-    scenario,
     usable,
 )
+from scenarios import scenario
 
 import pnc_vol as h5py
 from pnc_vol.errors import (

@@ -6,7 +6,8 @@ import errno
 from typing import Any
 
 import numpy as np
-from fault_scenarios import RANK, SIZE, WORLD, arm, faulty, opened, same, scenario
+from fault_scenarios import RANK, SIZE, WORLD, arm, faulty, opened, same
+from scenarios import scenario
 
 from pnc_vol.errors import (
     FlushError,
