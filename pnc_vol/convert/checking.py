@@ -204,7 +204,8 @@ READERS = {
     "h5py": Reader("h5py", ()),
     "h5netcdf": Reader('h5netcdf (xarray\'s engine "h5netcdf")', ()),
 }
-"""By the name that ``pnc-vol check --for`` takes."""
+"""By the name that ``pnc-vol check --for`` takes. They stand apart from the rules of the format: a file
+that a program does not read is valid."""
 
 
 def _problems(header: Header, name: str) -> list[Finding]:

@@ -7,7 +7,8 @@ a variable's bytes are copied as they are.
 Rules
 -----
 1. Definitions stay as they are, names that only other programs would give included.
-   Where they lie changes, and the number of records, if no dataset is that long any more.
+   Where they lie changes, and the number of records, if no dataset is that long any more. (A copy through datasets, as
+   h5repack makes it, would give dimensions and variables new names, and take longer than a copy of bytes.)
 2. What may change the source meanwhile is refused where it can be known, and found out afterwards where it cannot.
 """
 

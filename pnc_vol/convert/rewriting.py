@@ -7,7 +7,7 @@ Rules
 1. The new file is written beside the target, brought to stable storage, and then gets the target's name: at every
    moment the old one or the new one is there, whole.
 2. On the way it has one name for each target, and is locked: what a killed process left is removed by the
-   next one that writes the same file.
+   next one that writes the same file. With a random name nobody could tell what is left from what is at work.
 3. If anything fails, nothing is left, and the old file is as it was.
 """
 

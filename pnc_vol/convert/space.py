@@ -35,6 +35,8 @@ __all__ = [
     "refuse_wide",
 ]
 
+# Both are arbitrary: no limit tells a harmful file from an honest one of which little was written. So there is no other
+# rule than that the user may allow it.
 LEAST = 64 << 20
 TIMES = 4
 MOST_WIDENED = 64

@@ -5,7 +5,9 @@ Knows: extended attributes, inodes. Does not know: logs, headers, ranks.
 Rules
 -----
 1. An identity is 16 random bytes in the extended attribute ``user.pnc_vol.id``. It is no part of the file's bytes: a
-   file that was written through a log has the same bytes as one that was not.
+   file that was written through a log has the same bytes as one that was not. An identity in the header would change
+   them; device and inode are not enough, since an inode is used again, and a device number of a network file system
+   differs from node to node.
 2. A file gets an identity only if it must be recognised later (`identify`): when it is opened with a log. A rename
    keeps it; a copy
    that takes the file's place gets it before the rename (`likeness`).

@@ -5,7 +5,8 @@ Knows: the methods of file-like objects. Does not know: paths, descriptors.
 Rules
 -----
 1. Bytes are not kept here: each verb seeks, and reads or writes the object. Other users of the object find its
-   position changed.
+   position changed. (A file that is built in memory and written at the close would be simpler; it takes memory of the
+   size of the file, and nothing would be in the object at a flush.)
 2. Whatever the object raises is an `OSError` that names the object and what was called.
 3. What the object itself buffers is written at the end of a flush (`end_flush`).
 4. `close` does not close the object, which belongs to the caller.

@@ -7,6 +7,10 @@ failed, the system sends SIGBUS at that very instruction, which ends the process
 while a mapping is read: it maps zeros over the whole range, notes that, and the load goes on. The reader is then told
 that what it saw is not the file, and reads by `pread` instead, which raises the usual error.
 
+Single columns are ten times faster this way. To let the kernel alone look, by `pwritev` from the mapping to a file in
+memory, needs no handler, but a column takes 2 ms instead of 0.3 ms. A lease (``F_SETLEASE``) does not help: the kernel
+breaks it after 45 s.
+
 Rules
 -----
 1. The handler is installed only while a mapping is read (`GuardedMap.look`), and the former one is put back. A SIGBUS

@@ -276,13 +276,15 @@ _TOLD = struct.Struct("<qqq16s")
 def shared_memory(comm: Comm, nbytes: int) -> npt.NDArray[np.uint8] | None:
     """uint8[nbytes] that all ranks have in common, or None on all of them (collective).
 
-    It is given back when the last array of it is gone. Ask only for ranks of one node.
+    It is given back when the last array of it is gone. Ask only for ranks of one node. The file has no name, and is
+    opened through ``/proc``: a killed job leaves nothing behind, which MPI's shared windows do not promise.
     """
     fd, found, told = -1, None, b""
     token = os.urandom(16)
     if comm.rank == 0:
         try:
             fd = REAL.memory_file()
+            # To store into memory that the system does not have is a SIGBUS; here its lack is an error.
             REAL.fallocate(fd, 0, nbytes)
             found = _mapped(fd, nbytes)
             found[:16] = np.frombuffer(token, np.uint8)

@@ -225,6 +225,8 @@ class Definitions:
         size = 0 if layout.several_files else header_size(flat.header)
         reserve = layout.options.header_reserve
         if reserve is None:
+            # A file whose first flush is the close is complete, and packed; one that is flushed while it is open will
+            # be defined further. A fixed reserve would be waste for small files and too small for large ones.
             reserve = 0 if closing else max(_LEAST_RESERVE, size)
         # Never where a longer header was: its bytes would be read as data.
         least = max(size + reserve, len(disk.header_bytes))

@@ -4,7 +4,8 @@ Knows: headers, the place of a file, drivers. Does not know: users' objects, req
 
 Rules
 -----
-1. A file is complete after every flush of its writer: a reader only has to read the header again.
+1. A file is complete after every flush of its writer: a reader only has to read the header again. So there is nothing
+   that HDF5's SWMR mode would have to switch on, and `swmr_mode` is a flag that is remembered.
 2. A new layout is another file under the same name: then the reader opens that one.
 3. Either is looked at as at the opening: see `existing`.
 """

@@ -8,6 +8,7 @@ Rules
    Each opening is a `SessionRef`; the last one that goes closes the session, the last writing one flushes it.
 2. What h5py refuses is refused: to replace a file that is open, or to write one that is open only for reading. A
    handle that was opened for reading writes nothing, though its session may.
+   (HDF5 knows one intent for each file, so in h5py such a handle writes, too.)
 3. The first opening's options are in force; another driver is refused, any other difference is a warning. Two that
    only read, with different options, are two sessions.
 4. Rank 0 looks, as it does for files; all ranks then join the session of the same token, or none does. A session is
@@ -293,7 +294,7 @@ class OpenAttempt:
     def _is_of(self, session: Session, target: Any) -> bool:
         location = session.disk.standing
         if session.options.system is not self.options.system:
-            # It stands in for another machine.
+            # It stands in for another machine: tests look at the disk beside a session.
             return False
         if location is None or self.target is not None:
             return target is not None and target is self.target

@@ -361,6 +361,8 @@ _LARGEST = 16 << 20
 def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
     """Write extents, those of dense blocks together with what lies between them.
 
+    What lies between is rewritten with what it was, so this is done only where no other rank has the file.
+
     Parameters
     ----------
     extents : Extents, sorted by offset and disjoint, as `Plan.of` makes them.

@@ -8,7 +8,8 @@ Rules
 2. The budget is never exceeded: a post that does not fit is refused. A row is charged with what planning it will cost,
    so that a million tiny posts do not take more memory than one large one. A list of runs is charged once, however
    many posts have it; they are planned a part at a time.
-3. A variable has either lists or rows in the open batch: which of two posts came later is then plain.
+3. A variable has either lists or rows in the open batch: which of two posts came later is then plain. Where both come,
+   the lists become rows.
 """
 
 from __future__ import annotations
