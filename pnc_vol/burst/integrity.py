@@ -9,7 +9,7 @@ Rules
 2. Of the values, so many groups of posts are read back and compared with their CRC as make up 4 MiB, at most 4096 of
    them, spread over the log: all of a small log, a spot check of a large one. A log that was cut, and grew again, holds
    zeros over a range, which this meets; a single byte that changed in a large log is found by a replay, which compares
-   everything.
+   everything. To compare all here as well would read a large log twice from its device.
 """
 
 from __future__ import annotations

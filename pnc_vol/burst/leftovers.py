@@ -6,7 +6,8 @@ Rules
 -----
 1. Logs that hold something are never removed unless they were replayed, or ``nc_burst_buf_overwrite`` says so.
 2. A warning reports what was found, whatever the mode; it is replayed with ``recover=True`` and a mode that writes.
-3. Logs of another file that had the same name are kept, and replayed only by ``recover="any-file"``.
+3. Logs of another file that had the same name are kept, and replayed only by ``recover="any-file"``: only the user
+   knows whether the old posts are wanted.
 4. A file that has not got its own name yet (``publish="close"``) has the logs that say its temporary name.
 """
 

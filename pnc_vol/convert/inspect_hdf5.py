@@ -235,6 +235,8 @@ def stored_whole(dataset: Any) -> tuple[int, int] | None:
 def type_details(tid: Any, dtype: np.dtype[Any]) -> str:
     """Properties of an HDF5 type that its numpy type lacks, in words; empty if it is just what h5py makes of that.
 
+    They are told and not kept: to keep them, the marker would have to describe HDF5's types.
+
     Parameters
     ----------
     tid : h5py.h5t.TypeID

@@ -5,9 +5,9 @@ Knows: h5py's indexing rules, shapes. Does not know: variables, types, records, 
 Rules
 -----
 1. Whatever h5py accepts is accepted and means the same; what it refuses raises the same builtin, but for what it
-   refuses for no reason: lists in any order, with an element several times, several of them (their outer product),
-   steps below 0, a list of booleans on one axis. A fancy index equal to the axis' length is an `IndexError`
-   (h5py: `OSError` from below).
+   refuses for no reason: lists in any order, with an element several times, several of them (their outer product, not
+   numpy's pairs: one list beside slices is crossed, too), steps below 0, a list of booleans on one axis. A fancy index
+   equal to the axis' length is an `IndexError` (h5py: `OSError` from below).
 2. Elements are numbered in C order, and every selection's elements come in C order of `result_shape`.
 3. ``ds[i]``, ``ds[a:b]``, ``ds[...]`` are the common case: they meet few Python operations.
 4. What can be a regular hyperslab becomes one: for instance index arrays with a constant step.

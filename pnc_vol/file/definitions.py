@@ -157,7 +157,10 @@ class Definitions:
         return self.flat
 
     def _order_by_place(self, layout: Layout) -> None:
-        """Let the datasets stand in the order in which a drain gave them their places."""
+        """Let the datasets stand in the order in which a drain gave them their places.
+
+        Begins increase in the order of the header, or strict readers refuse the file.
+        """
         tree = self.tree
         _, uids = layout.with_early_places(tree)
         ordered = {uid: tree.datasets[uid] for uid in uids if uid in tree.datasets} | tree.datasets

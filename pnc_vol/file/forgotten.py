@@ -4,7 +4,8 @@ Knows: references to sessions, Python's collector of cycles. Does not know: user
 
 Rules
 -----
-1. A handle is closed at once when its last reference goes, as in h5py: that is a known place in a program.
+1. A handle is closed at once when its last reference goes, as in h5py: that is a known place in a program. There is no
+   `ResourceWarning`: h5py gives none, and many scripts rely on such a close.
 2. A handle that the collector of cycles finds is not: the collector can run whenever an object is created, in
    any library, and what is done there may neither do I/O nor call MPI. The file stays open and is closed at the next
    call that opens, flushes or closes a file, or when the interpreter exits. Nothing that was posted is lost.

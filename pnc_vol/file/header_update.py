@@ -148,7 +148,8 @@ def _put(
     if not parts and (location is None or location.at_stake):
         return
     if new.numrecs or len(record_vars(new)) < len(new.vars):
-        # Without data a file ends with its header; with data it is as long as the header says, the last padding too.
+        # Without data a file ends with its header (ncvalidator takes one that ends where records would begin for too
+        # long); with data it is as long as the header says, the last padding too.
         driver.grow(disk.layout.data_end(new))
     if location is None:
         for at, _, end in parts:

@@ -159,6 +159,7 @@ class OpenFile(Session):
         """
         with self.lock:
             self.check_open()
+            # PnetCDF has two functions for this, and modes that say which may be called; here the arguments say it.
             if requests is None:
                 self.flush()
                 return

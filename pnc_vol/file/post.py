@@ -55,7 +55,8 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 LEAST_LENT = 1 << 20
-"""Bytes from which on an array is lent instead of copied: a batch of its own costs more than copying less."""
+"""Bytes from which on an array is lent instead of copied: a batch of its own costs more than copying less. It is no
+promise to users, who may change no array before its request is complete."""
 
 LEAST_RUN = 512
 """Bytes of a run, on average, from which on an array is lent."""

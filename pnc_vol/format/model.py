@@ -64,7 +64,8 @@ class Var(NamedTuple):
 class Facts:
     """What follows from the definitions of a header, found once; None until somebody asks.
 
-    Headers that differ in begins and in the number of records alone have one of these in common.
+    Headers that differ in begins and in the number of records alone have one of these in common. So nothing here may
+    depend on these. (A cache outside of the header would have to be emptied by somebody.)
 
     inner_sizes, padded_sizes : list of int, see `format.sizes`.
     record_vars : list of int, see `format.sizes`.

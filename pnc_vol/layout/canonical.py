@@ -186,6 +186,10 @@ def _origin(uids: tuple[int, ...], new: tuple[int, ...]) -> list[int | None]:
 class EarlyPlaces:
     """The early places of one header in force.
 
+    Who drains asks no other rank, so every rank finds the same places by itself: they follow from the options and the
+    order of definition, deleted variables counted. Record variables and strings of varying length have none, since
+    the record size changes with each definition of a record variable, and strings may still grow.
+
     Attributes
     ----------
     begins : dict of uid to int

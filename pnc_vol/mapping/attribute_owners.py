@@ -82,6 +82,7 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
         if not markers:
             del marker["attrs"]
         if not implied:
+            # Left out where the paths of variables name all groups in the same order.
             marker["groups"] = [group.path for group in groups]
     if tree.links:
         _describe_links(tree, written, marker)

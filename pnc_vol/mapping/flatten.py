@@ -255,6 +255,7 @@ def _marker_of(node: DatasetNode, visible: tuple[int, ...], book: DimBook, numre
     marker: dict[str, Any] = {}
     name, owner = node.cdf_name, node.owner
     if owner is not None:
+        # So that a damaged `parts` cannot take the variables of other datasets.
         marker["part"] = owner.path
     elif node.parent is None:
         marker["loose"] = True
@@ -286,7 +287,12 @@ def _describe_placeholder(node: DatasetNode, marker: dict[str, Any]) -> None:
 
 
 def _describe_axes(node: DatasetNode, visible: tuple[int, ...], book: DimBook, marker: dict[str, Any]) -> None:
-    """Put into the marker what the dimensions do not say of scales and labels."""
+    """Put into the marker what the dimensions do not say of scales and labels.
+
+    A coordinate variable says that it is a scale of the name of its dataset, as netCDF-4 and most programs have it; one
+    without a name, which h5py tells apart, has a marker. The dimension of a scale names no label: most axes with a
+    scale have none, and would need a marker that says so.
+    """
     plain, axes = True, node.seen_axes()
     for axis, index in zip(axes, visible, strict=False):
         coordinate, scales = book.coordinates[index], axis.scales

@@ -5,7 +5,8 @@ Knows: the tree, the global marker's ``links``. Does not know: other files.
 Rules
 -----
 1. An object has one name that counts, its place in `GroupNode.children`; every other hard link is an entry of
-   `GroupNode.links`. If the place goes, the first entry that is left becomes it.
+   `GroupNode.links`. If the place goes, the first entry that is left becomes it. The second table, which most groups
+   have empty, keeps the look-up of a member, as nearly all names are, at its cost.
 2. A soft link is resolved when it is used, at most `MOST_STEPS` of them for one name, so that a circle ends.
 3. What a file says of links is checked: an entry that does not fit is left out, with a finding.
 """

@@ -5,7 +5,8 @@ Knows: NetCDF's conventions, the keys of markers. Does not know: bytes, files.
 Rules
 -----
 1. Any header gives a tree: without markers each variable is a dataset in the root group, each coordinate variable a
-   scale attached to every axis that uses its dimension.
+   scale attached to every axis that uses its dimension. CF's auxiliary coordinates are not read as scales: files of
+   other programs would look different from what they are.
 2. Each key of a marker is checked against the header; one that does not fit is ignored, with a sentence in
    `Tree.findings`. Nothing is allocated, and nothing repeated, because a marker says so.
 3. No value of an attribute is decoded here, the reserved ones excepted.

@@ -1,8 +1,6 @@
 """Work in two threads: one waits for the kernel, or copies, while the other computes.
 
 Knows: threads. Does not know: what a task does, files, drivers.
-
-No thread of ours makes an MPI call: a caller whose tasks use a driver asks for ``concurrent`` first, and says `alone`.
 """
 
 from __future__ import annotations

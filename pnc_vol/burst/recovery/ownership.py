@@ -7,7 +7,7 @@ Rules
 1. A log of ours names its file by an identity, which a rename keeps and no other file has. It belongs to no file of
    another identity, whatever that file is called.
 2. It also knows each header that its file had. A file of the right identity and another header was changed since, or
-   another file was copied over it: what the log holds may not fit.
+   another file was copied over it (`cp` keeps the inode and its attributes): what the log holds may not fit.
 3. An inode number is given to another file once its file is gone. So where it stands for the identity, the folder of
    logs gets a mark when its file is replaced (`mark_replaced`), and belongs to no file from then on.
 4. A log that names no identity (of the C library) belongs to whatever file its user says.

@@ -353,7 +353,11 @@ class LogSource:
         return bool(len(self.verdict.replay) or self.verdict.fills)
 
     def _unexplained(self, entries: Int64) -> int:
-        """The first entry whose dataset is not defined, or not in the length that it has there; -1 if there is none."""
+        """The first entry whose dataset is not defined, or not in the length that it has there; -1 if there is none.
+
+        Commit records vouch for entries and values, and not for the definitions: a kill keeps the order in which these
+        were written, a crash of the node may not. So such an entry is torn as one without a commit is.
+        """
         longest: dict[int, int] = {}
         for definition in self.defined.found:
             length = definition.shape[0] if definition.record else _ANY_LENGTH
