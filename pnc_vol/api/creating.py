@@ -96,6 +96,7 @@ class Creating(HLObject, MutableMappingHDF5):
             try:
                 made = tree.add_group(slot.open(), slot.leaf)
                 if tracked:
+                    # Not those that are made on the way: of these, h5py orders members and attributes by two rules.
                     made.order = {}
             except BaseException:
                 tree.take_back(first, slot.group, slot.missing[0] if slot.missing else slot.leaf)

@@ -8,7 +8,7 @@ Rules
    file that has the link, then in the working directory, as in HDF5.
 2. Whatever is wrong with the other file is a KeyError, as in h5py. It says nothing of what is in that file.
 3. A file that is not trusted may name any file: links lead to files below the folder of their own file, symbolic links
-   resolved, unless the option ``external_links`` says otherwise.
+   resolved, unless the option ``external_links`` says otherwise. (h5py has no such limit.)
 4. Links that lead from file to file are followed at most `MOST_STEPS` times, so that a circle ends.
 """
 

@@ -5,8 +5,10 @@ Knows: scales and axes of the tree, h5py's form of these attributes. Does not kn
 Rules
 -----
 1. They are derived from the tree when they are asked for, never stored: `mapping` says in NetCDF's way what they say.
-   An attribute of such a name that is stored nevertheless (by another program) counts instead.
-2. Assigning or deleting one does to the scales what it does in HDF5; what cannot mean that is stored as it is.
+   Stored ones would be out of date when another program changes a dimension. An attribute of such a name that is stored
+   nevertheless counts instead: `CLASS` and `NAME` are common names, which HDF5's images have, too.
+2. Assigning or deleting one does to the scales what it does in HDF5, since programs copy attributes one by one; what
+   cannot mean that is stored as it is.
 3. An object without scales costs two looks at its node.
 """
 

@@ -58,7 +58,8 @@ _AROUND = 256
 """Bytes on both sides of what differs that are kept as well: a journal is only used where they are as they were."""
 _MOST_PIECES = 64
 _ATOMIC, _SECTOR = 16, 512
-"""Bytes of the longest write that is taken as never torn, and of the sector in which it lies."""
+"""Bytes of the longest write that is taken as never torn, and of the sector in which it lies. The number of records,
+which is written by itself, relies on the same."""
 _LOOKS = 100
 """Looks at a journal that a writer at work replaces again and again."""
 _BLOCK = 1 << 20

@@ -47,8 +47,7 @@ class Posted:
     failed : dict of int to error, those of `writes` that failed when they were tried last.
     cancelled : set of int, writes that had a handle and were dropped.
     kept : set of int
-        Requests that hold stored values and cannot be cancelled: the library posts them itself when a dataset is laid
-        out anew.
+        Requests that hold stored values and cannot be cancelled.
     ragged : dict of uid to DatasetNode
         Arrays of varying length that were written since the last flush.
     rows_before : dict of uid to (DatasetNode, ...)
