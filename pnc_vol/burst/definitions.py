@@ -4,8 +4,8 @@ Knows: dataset nodes, JSON. Does not know: files, entries.
 
 A definition is a line: CRC-32 of the rest in hexadecimal, a blank, JSON. See ``docs/reference/log-format.md``.
 
-A dataset is defined because something is posted to it. Changes without a post (deletions, attributes) are not in a log:
-they would need an order among the ranks, which only a flush makes.
+A dataset is defined because something is posted to it. Other changes of definitions (attributes, deletions) are not in
+a log: they would need an order among the ranks, which only a flush makes.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ while a mapping is read: it maps zeros over the whole range, notes that, and the
 that what it saw is not the file, and reads by `pread` instead, which raises the usual error.
 
 Single columns are ten times faster this way. To let the kernel alone look, by `pwritev` from the mapping to a file in
-memory, needs no handler, but a column takes 2 ms instead of 0.3 ms. A lease (``F_SETLEASE``) does not help: the kernel
-breaks it after 45 s.
+memory, needs no handler, but a column of 8192 rows takes 2 ms instead of 0.3 ms. A lease (``F_SETLEASE``)
+does not help: the kernel breaks it after 45 s.
 
 Rules
 -----

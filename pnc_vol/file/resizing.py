@@ -5,8 +5,8 @@ Knows: record variables, how a variable is replaced by another one, ranks. Does 
 Rules
 -----
 1. The record dimension grows by itself: nothing is moved. What a dataset loses reads as the fill value if it comes
-   back. It is filled by the flush, before any rank's data: a fill that each rank posts would meet what other ranks
-   post to these records, in no order, and erase some of it.
+   back. A flush fills it: a fill that each rank posts would meet what other ranks post to these records, in no
+   order, and erase some of it.
 2. Any other change of shape makes a new variable, to which the elements that both have are posted; the old one is gone
    at the next flush. With several ranks, or a log, the file is flushed before and after (collective), so that one rank
    can do it.

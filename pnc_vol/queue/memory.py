@@ -9,7 +9,7 @@ Rules
    so that a million tiny posts do not take more memory than one large one. A list of runs is charged once, however
    many posts have it; they are planned a part at a time.
 3. A variable has either lists or rows in the open batch: which of two posts came later is then plain. Where both come,
-   the lists become rows.
+   the lists become rows, or the batch is closed if they are too long for that.
 """
 
 from __future__ import annotations
