@@ -32,7 +32,8 @@ def printable(text: str) -> str:
     """Text that cannot steer a terminal, nor turn what is shown around: what is not printable is an escape.
 
     Names and texts of a file may hold anything. Control characters, marks of direction and the like (categories C and
-    Z of Unicode, but for the space) are shown as Python writes them; line breaks stay.
+    Z of Unicode, but for the space) are shown as Python writes them; line breaks stay. Texts are escaped where they are
+    shown (``__str__``, reprs, commands), not where they are made: of hundreds of such places one would be forgotten.
 
     Examples
     --------

@@ -1,6 +1,9 @@
 """Optional packages: one place that imports them, and one message that names the extra which installs them.
 
 Knows: which extra of pnc_vol brings which package. Does not know: what the package is used for.
+
+The core needs numpy alone. h5py, which brings an HDF5 library, is needed to read and write HDF5 files and for nothing
+else: the types, references and link classes that programs see are this package's own.
 """
 
 from __future__ import annotations

@@ -69,6 +69,8 @@ def _opened_by_ranks(given: Given) -> Handle:
 
     A hint file is read by rank 0, after an exchange that says whether all name the same one.
     """
+    # What fails before the ranks first meet goes with the first exchange, under the time limit that this rank asks for:
+    # raised here at once, it would leave the others waiting, and name nobody.
     in_file, checked, failure = "", None, None
     with held_warnings() as held:
         try:
@@ -142,5 +144,6 @@ def start_swmr(session: OpenFile, handle: Handle, value: bool) -> None:
         raise OperationError("Unable to start swmr writing (file already in SWMR writing mode)")
     if session.disk.created and handle.libver[0] in ("earliest", "v108"):
         raise OperationError("Unable to start swmr writing: create the file with libver='latest'")
+    # a name of its own: a plain flush on another rank is another call, and found to be one
     session.flush(what="swmr_mode")
     session.start_swmr()

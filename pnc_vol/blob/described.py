@@ -157,6 +157,7 @@ class _Reader:
         before: dict[str, Before] = {}
         for i in range(len(MAP_VARIABLES) * nmaps, len(self.header.vars)):
             var = self.header.vars[i]
+            # by its attribute, not by its name, which may be taken, or too long
             if any(attr.name == SUPPLEMENT for attr in var.attrs):
                 supplements[self.number(var.attrs, SUPPLEMENT, f" of {var.name!r}")] = i
                 continue

@@ -6,7 +6,8 @@ Rules
 -----
 1. The folder is private (0700) to one job and one file: its name holds a hash of the whole path of the global file and
    a token of the job. The file in it is private (0600), and is this process's alone: two processes never share pages,
-   locks or an end of the file.
+   locks or an end of the file. (E10 has one file for each node. Four processes wrote to one file and to four at the
+   same rate; with four, a rank that fails leaves the others' caches whole, and a log is that of one rank.)
 2. Where a write does not take its space for good by itself, it is reserved before the data are written.
 """
 

@@ -25,7 +25,7 @@ Rules
 1. A ``write`` is recorded before the cache file is changed: bytes that the log does not tell of are as they were.
 2. A record that cannot be written whole is not written, and is an error.
 3. The checksum is a sum of 64-bit words, modulo 2^64, in place of a CRC, which takes half as long as the write itself.
-   Each record has a CRC.
+   It finds every cut and every flipped bit, and not two words that changed places. Each record has a CRC.
 """
 
 from __future__ import annotations

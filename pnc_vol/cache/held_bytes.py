@@ -273,6 +273,7 @@ class HeldBytes:
 
     def stop(self, reason: str) -> list[Lost]:
         """Hold nothing new from now on, and bring what waits to the global file; what could not be brought."""
+        # The files stay until the close: a recovery that found the logs of some ranks would miss the others.
         with self.writing:
             self.off, self.reason = True, self.reason or reason
             lost = self.bring(headers=False)
@@ -353,7 +354,8 @@ class HeldBytes:
     def let_go(self, *, keep: bool, done: bool = False) -> None:
         """Close all files; the cache file and its log are removed unless they are to be kept.
 
-        done : bool, all data are in the global file: a log that is kept tells of nothing any more.
+        done : bool, all data are in the global file: a log that is kept tells of nothing any more. Otherwise it would
+            be carried again, over all that was written to the file since.
 
         Raises
         ------

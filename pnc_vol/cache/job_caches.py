@@ -3,7 +3,8 @@
 Knows: hosts, directories, ranks and their nodes. Does not know: what is in a cache, whether a folder is there.
 
 Every rank knows the directories of its node, to read what its mates hold, and every place once, for the note by which a
-recovery finds all caches. Ranks tell them merged in a tree, so that nobody gets a word of each rank.
+recovery finds all caches. Ranks tell them merged in a tree, so that nobody gets a word of each rank. (Instead of one
+note there could be a file for each folder; every opening would then have to list a directory to find them.)
 """
 
 from __future__ import annotations

@@ -46,7 +46,11 @@ _LOG_LIMIT = 1 << 20
 _MUCH, _MUCH_LOG = 256 << 20, 16 << 20
 """Bytes written since then, and bytes of the log, from which on it is worth to wait for what is left."""
 _LITTLE = 16
-"""How many times as much as what is left."""
+"""How many times as much as what is left: where a program waits for that, it is for a 16th of what it wrote at most.
+
+A file would take no space behind the threads if holes were punched there, for which Python has no call. With a second
+cache file and log beside the first, every read, thread and recovery would have two sources.
+"""
 
 
 class LocalStore:
@@ -74,7 +78,8 @@ class LocalStore:
         self.folder = job.folder(subject.path, subject.rank)
         make_folder(system, self.folder)
         stem = os.path.join(self.folder, str(subject.rank))
-        # A file system in memory gives a page to a write when it is made, and takes twice as long to reserve it first.
+        # A file system in memory gives a page to a write when it is made, and takes twice as long to reserve it first;
+        # on others no cost of it could be measured.
         file: CacheFile | None = None
         try:
             self.file = file = CacheFile(system, stem + DATA, reserve=not in_memory(self.folder))

@@ -9,7 +9,8 @@ are one request that grows until it is submitted: a program that writes 10^7 sma
 Rules
 -----
 1. No two threads are at one byte at the same time, and what is written to a byte while a thread is at it is carried
-   again afterwards. So the last write wins, whatever the number of threads.
+   again afterwards. So the last write wins, whatever the number of threads, without versions of bytes and without a
+   part of the file for each thread.
 2. A byte that waits already is not added again: it is read from the cache file when its turn comes, and is new then. It
    keeps its first epoch, since that one is complete only when this byte is in the file.
 """

@@ -5,7 +5,8 @@ script does.
 
 Rules
 -----
-Of a run that changes no file:
+Of a run that changes no file (copies and not the memory driver, which forgets a file at its close: a script may open it
+again; and drivers, journals and locks do with copies what they would do with the files):
 
 1. A file is copied to a folder of its own when it is first opened for writing; from then on its name stands for the
    copy.

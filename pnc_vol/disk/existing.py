@@ -10,6 +10,8 @@ Rules
 2. A header may be overwritten at any moment by another process. So a reader reads it before and after it looks for a
    journal. If both readings and the size are the same, and the journal did not come or go, the header was whole.
 3. Only a writer of the file completes a journal; a reader only reads it.
+4. All of this is done here, for files of the operating system, and a driver is given the descriptor: otherwise each
+   driver would have to do it again.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ Rules
    access control list and its identity. What the system does not allow is one warning; only the identity must be kept,
    also after a power failure: what is posted to a log later is of this file.
 2. Permissions that were for a group that the copy cannot have are not for the user's own group.
-3. Other names of the file (hard links) stay with the old file. That is a warning, too: they show the old content.
+3. Other names of the file (hard links) stay with the old file. That is a warning, too: they show the old content. To
+   write the copy back into the old inode would keep them; a kill in between would leave neither layout.
 """
 
 from __future__ import annotations

@@ -7,11 +7,13 @@ one. All ranks call `end_flush` the same number of times, so that an epoch has o
 
 What is written before `order` is the data of the epoch; it may go to the file at any time. What is written between
 `order` and `end_flush` is the header and the record count of the epoch, which describe the data of all ranks. They go
-to the file when `release` has said that all ranks' data of this epoch are there, and not before.
+to the file when `release` has said that all ranks' data of this epoch are there, and not before. No driver knows of
+other ranks: it counts its epochs, and the session compares the counts (`file.epochs`).
 
 Rules
 -----
-1. A driver that holds nothing back inherits all of it: the verbs do nothing, and every epoch is in the file.
+1. A driver that holds nothing back inherits all of it: the verbs do nothing, and every epoch is in the file. So no
+   caller asks what kind of driver there is.
 2. None of these verbs waits for another rank. The caller exchanges what they return and raise.
 """
 

@@ -9,9 +9,12 @@ Rules
 -----
 1. A file is held from its last `close` until a guarded file is opened by the same ranks, its path is opened, `finalize`
    is called, or the interpreter exits. Held files are closed in the order in which they were given up, which is the
-   same on all ranks because `close` is collective.
+   same on all ranks because `close` is collective. It stays in the registry, without references, so whoever looks for
+   open files finds it, and closes it before going on. (MPIWRAP keeps the handles of all files that are opened after a
+   guarded one, too, and one that is opened again gives old data there.)
 2. What fails then is a `DeferredCloseError` of the call that closed it; at exit it is printed.
-3. When a rank was lost in one close, nobody waits for it again: the other files of several ranks are abandoned.
+3. When a rank was lost in one close, nobody waits for it again: the other files of several ranks are abandoned. So a
+   job waits for one time limit, not for one for each file.
 4. A forked child holds nothing.
 """
 
@@ -170,6 +173,7 @@ def close_before_open(comm: Comm, sessions: Iterable[Session] | None = None) -> 
         close_held(sessions)
     except DeferredCloseError as reason:
         error = reason
+    # an exchange more than another open makes: what fails on one rank has to fail on all
     _tell(comm, "open deferred", error)
 
 

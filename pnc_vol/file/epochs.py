@@ -9,7 +9,8 @@ Rules
 2. So the header in the file is that of an earlier epoch, and a kill leaves the file valid at that epoch. A header that
    follows is replaced by the rules of every header: with a journal, and with syncs where these are asked for.
 3. What needs the data of all ranks in the file (a new layout, deleted variables, a durable flush, `File.sync`, the
-   close) drains first: each rank waits for its own data, and a call says that all have.
+   close) drains first: each rank waits for its own data, and a call says that all have. The header in the file knows
+   the old places until then.
 4. If a header fails to follow half way, the journal stays, and the same header is written again before any other.
 5. After a flush with data, other nodes hold data that this node cannot see, where they told that they would write,
    until a flush says otherwise. What a rank wrote itself it sees meanwhile.

@@ -5,7 +5,7 @@ Knows: the session's parts, batches. Does not know: headers in the file, definit
 Rule
 ----
 Where drivers hold bytes back, a flush that does more than add to the file begins with all that is held in the file,
-because what it overwrites may be known there.
+because what it overwrites may be known there. To keep what each held header knows would be more to get wrong.
 """
 
 from __future__ import annotations

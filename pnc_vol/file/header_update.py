@@ -228,6 +228,8 @@ def _can_sync(comm: Comm, disk: StoredFile) -> bool:
 
 def cut_tail(comm: Comm, disk: StoredFile) -> None:
     """Give back the space behind the data that the header in the file knows (collective)."""
+    # The header alone is the judge: what another program put behind its data goes, too. Nothing in the file tells it
+    # from what a killed flush left, and with such a rest ncvalidator refuses the file.
     error: BaseException | None = None
     try:
         disk.driver.resize(_length(disk))
@@ -294,7 +296,8 @@ def _sync_before(comm: Comm, disk: StoredFile, counts: Counts, operation: str, *
     """Bring the file to stable storage before a step that relies on it (collective).
 
     A new layout that could not be synced is written to its end all the same: it does not get the name, and `_publish`
-    says where it is. It is not tried again, since a second fsync may succeed although pages were lost.
+    says where it is. It is not tried again, since a second fsync may succeed although pages were lost. Nor is another
+    copy made from it: its pages may be read back as zeros.
     """
     location = disk.location
     if replaces and location is not None and location.unsynced is not None:
@@ -321,7 +324,8 @@ def _sync_here(comm: Comm, disk: StoredFile, counts: Counts) -> None:
     if comm.size == 1 or location is None:
         disk.driver.sync()
         return
-    # A driver of several ranks is synced by all of them together.
+    # A driver of several ranks is synced by all of them together; MPI-IO has no other way. Between a journal and its
+    # removal that would cost two exchanges for each header, and leave half a header if a rank is lost there.
     location.sync_data()
 
 

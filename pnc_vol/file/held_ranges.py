@@ -7,7 +7,8 @@ but knows nothing of another one's. So each tells at a flush which ranges it is 
 these are merged in a tree, and all remember the result, with the rank of each range, until the epoch is in the file.
 Its length does not depend on the number of ranks. Where a range of one rank meets an earlier one of another rank, the
 flush waits for the earlier data. Ranks that write for others write whole stripes, gaps included: such an epoch is met
-by all that is written after it.
+by all that is written after it. Threads that wait for other ranks' epochs would need no ranges; they would cost every
+program the overlap of one epoch with the next.
 """
 
 from __future__ import annotations

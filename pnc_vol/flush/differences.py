@@ -1,6 +1,9 @@
 """How the definitions of ranks differ, as text with the user's names.
 
 Knows: definitions, a communicator. Does not know: files, when definitions are compared.
+
+Datasets come first, by their paths, and not what differs first in the header: there a dataset of one rank shows as a
+dimension that it brought.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Knows: names, entry points. Does not know: what a layout does.
 Rules
 -----
 1. A file that is not canonical says which layout it has (`mapping.tree.Tree.layout`). What a user asks for has to agree
-   with it: data are never looked for where they are not.
+   with it: data that are looked for where they are not would read as zeros. A canonical file has no word of it.
 2. Names are those of a `Registry`, with entry points in the group ``pnc_vol.layouts``: classes derived from `Layout`.
 """
 

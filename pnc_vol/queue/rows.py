@@ -11,7 +11,8 @@ other requests may have as well, is `Listed`: the runs stand once for all that h
 Rules
 -----
 1. A list of runs is kept, and charged, once for all posts that have it; where all of its runs are equally long the
-   lengths take no memory.
+   lengths take no memory. A hyperslab in place of its list would save the 8 bytes that are left of each run; then
+   whoever reads the queue would have to make the runs.
 2. What is planned at once has `MOST_RUNS` runs at most: a longer list is several, which are views of it.
 """
 

@@ -6,8 +6,11 @@ Knows: the grammar, and how the entry of a file is found. Does not know: who rea
 
 Rules
 -----
-1. One entry counts for a file: one of its path, else one of its directory, else the longest that matches.
+1. One entry counts for a file: one of its path, else one of its directory, else the longest that matches. Hints of
+   several entries are not combined, so that one line says where a hint is from. MPIWRAP's text and its code differ in
+   how ``Path`` is matched; these are the rules of its text, made complete.
 2. What is not understood is an error that names file, line and column: a hint that is silently ignored costs a run.
+   Entries of other files are checked, too, so that the first run finds it, not the first that opens such a file.
 3. The typographic quotes of E10's document are accepted, with a warning, in a text that is no JSON with them.
 """
 

@@ -10,6 +10,8 @@ Rules
 2. PnetCDF's hint names are understood (``nc_var_align_size``...); ours carry the same meaning. Hints that
    are unknown here are kept in `Options.hints` and passed to MPI-IO.
 3. A wrong value raises `ValueError`, whose text names the option and the values that it accepts.
+4. A field says all about its option (type, default, what reads a value, hints), so no second table can contradict it.
+   The tuple is flat: groups would give each option a second name, one for users and one for the code.
 """
 
 from __future__ import annotations

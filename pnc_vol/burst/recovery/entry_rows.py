@@ -7,6 +7,7 @@ dataset they mean, files.
 Rules
 -----
 1. Nothing here is done for each entry in Python: entries of all variables with as many axes are looked at together.
+   (To make, check and post an entry by itself took 70 to 190 µs, and a log may have millions.)
 2. `fitting` and `rows_of_entries` never refuse anything; what is not plain is left to `check_entry` and
    `values_of_entry`, which take an entry each.
 3. Rows mean what `session.write` would do with the entry: elements in C order, records that are not in the dataset any

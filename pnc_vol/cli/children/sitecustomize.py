@@ -2,6 +2,8 @@
 
 ``pnc-vol run`` puts this folder into ``PYTHONPATH``, so that Python imports this file when it starts: children of
 `multiprocessing` that are spawned or come from a fork server, and programs that are started with ``sys.executable``.
+Python reads nothing else of ours when it starts, but a ``.pth`` file in ``site-packages``: that would run in every
+Python of the environment, for ever, and an editable installation has none.
 
 Knows: Python's import system. Does not know: pnc_vol, which is loaded when h5py is first imported.
 

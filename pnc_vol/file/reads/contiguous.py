@@ -9,6 +9,7 @@ Rules
 2. The short path: a small run is one call of the driver and one swap (`read_run`); it takes no selection, no plan, no
    thread. Nor do equal runs at equal distances, which numpy picks from one call, or one look (`read_strided`).
 3. What is small follows from the driver's declared cost of a call, and where a run lies from the layout's `Place`.
+4. Hyperslabs are apart (`hyperslabs`): what is read between their elements follows from strides.
 """
 
 from __future__ import annotations
