@@ -209,6 +209,8 @@ def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int
     """Whether a selection's runs are so many that they are better made part by part."""
     if queue.logged or nelems * (node.element.itemsize + ROW_COST) <= queue.budget // 2:
         return False
+    # What is too much goes to the file at once, past the ranks that write for others, as a post waits for no rank; many
+    # runs took 60 times as long so. Therefore runs in lists are charged with what they take, and not with a row each.
     count = nelems // parts.run_elements(selection)
     if queue.declared.shares_lists and count >= LEAST_RUNS:
         return nelems * node.element.itemsize + count * RUN_COST > queue.budget - LIST_COST * (2 + count // MOST_RUNS)

@@ -166,6 +166,7 @@ class Planner:
 
     def plans(self, batch: Batch) -> Iterator[Plan]:
         """What becomes of a batch, as far as its variables have a place; made one at a time, as they take memory."""
+        # For a flush, which executes each at once, and for `File.plan`, which keeps them: what is told is what is done.
         tables = _in_one(batch)
         if tables is not None and self.affine:
             where = cast(Places, self.maps).table(tables.uids)
