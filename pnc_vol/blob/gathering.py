@@ -7,6 +7,8 @@ Rules
 -----
 1. What is copied at a time is a stretch of one record of a variable. The elements of a stretch are a few ranges of the
    blobs, since a process's runs are in ascending order; they are read one by one and put into their order in memory.
+   To read each blob once and write its runs, as the C tool does, makes many short writes to one file. So no rank needs
+   data of another one, and none waits for one that failed.
 2. Which ranges and which order these are depends on the map alone: it is found once for all variables of a map.
 3. Maps that are larger than a stretch are copied stretch by stretch, each with all variables; all others in the order
    of the target, so that it is written from front to back.

@@ -9,7 +9,8 @@ Rules
    the five variables of each map first, then the canonical variables in their order.
 2. What E3SM-IO does not know stands behind what it knows: the dimension of a map with another number of blobs, and the
    *supplements*, variables that hold the elements that a map leaves open.
-3. A map is of the dimensions that a user sees. Those of one element, such as the characters of a string, stay.
+3. A map is of the dimensions that a user sees. Those of one element, such as the characters of a string, stay: so one
+   map serves variables of all types. Maps that count characters would be several for the same elements.
 4. A name that the subfile needs for itself cannot be used in the canonical header; `physical_header` says so.
 5. While a flush takes a partitioned variable away, or gives it another name, a subfile says what it has of the variable
    that subfile 0 still names (`Kept`, and the attribute ``name_before``).

@@ -5,7 +5,9 @@ know: data, ranks, how the files are opened and written (`file.subfile_set`).
 
 Rules
 -----
-1. Every element has one address, the same on all ranks: the number of a subfile and the offset in it.
+1. Every element has one address, the same on all ranks: the number of a subfile and the offset in it. So queue, plans,
+   transports and reads are those of every file. To translate each post and read into those of inner files would be a
+   second path for every kind of them, and elements that other ranks write again would be there twice.
 2. A variable that has no map is in every subfile; the one in subfile 0 counts.
 3. Elements that a map leaves open are in the variable's supplement, in subfile 0; while there is none, they are
    nowhere, and read as the fill value.

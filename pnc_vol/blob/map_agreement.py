@@ -8,7 +8,11 @@ Rules
    decomposition. Until then, and for ever if it is small or all who post it post all of it, it is not partitioned.
 2. A derived map is what each rank posted. Of elements that several ranks posted, the highest rank keeps them.
 3. Variables of the same lengths, of which every rank has the same runs, share one map.
-4. An element in no map that is posted needs the supplement of its variable.
+4. An element in no map that is posted needs the supplement of its variable, which has all such elements from the
+   beginning. With a map for each later post the headers would grow with every flush; a supplement that is extended
+   would be copied each time.
+5. How ranks write is chosen by what they write in subfiles (`Agreed.pieces`), not by what is posted: hundreds of
+   thousands of runs that a rank owns are one piece of its subfile, which it writes by itself.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ Rules
 3. Before data are written, all ranks know the headers of all subfiles; they are exchanged where they changed.
 4. Variables that are not partitioned are written to subfile 0, and copied to the others when all ranks have written.
 5. A flush that takes a partitioned variable away, or renames it, leaves what subfile 0 names in the others until the
-   header of subfile 0 is written: a kill between two headers leaves the old set or the new one.
+   header of subfile 0 is written: a kill between two headers leaves the old set or the new one. Such a flush writes
+   two headers for each of the others. A journal over all subfiles would have to hold back the data that a layout moves.
 """
 
 from __future__ import annotations

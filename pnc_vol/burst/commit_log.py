@@ -9,7 +9,9 @@ Rules
 3. The entries behind the last commit are the open group. The slot of the file has the CRCs of their bytes, in one word
    that is stored when an entry and its values are there; so a kill loses none of them (`recovery.open_group`). A group
    is closed by its commit before any other record, at a flush, and when it is large. The slot tells nothing of an
-   entry that is a group alone: a power failure may bring the slot to the disk, and not the entry.
+   entry that is a group alone: a power failure may bring the slot to the disk, and not the entry. A count of entries
+   would cost less than CRCs, and would be believed when a crash of the node has lost some of them; CRCs of the values
+   alone would let them be replayed to wrong places.
 4. A group of small posts is in the slot itself (`recent_posts`), and goes to the logs before its commit is written.
 """
 

@@ -14,7 +14,7 @@ Rules
    header is replaced with a journal, so that the file can be read meanwhile.
 4. A cache is never older than its file: a file that has caches is not opened for writing before they are carried or
    given up. They are not carried unasked: a cache knows its file by an inode number, which another program's file of
-   that name may have got.
+   that name may have got, and which stays when a backup is copied into the file.
 """
 
 from __future__ import annotations

@@ -37,7 +37,10 @@ class LinkState(NamedTuple):
 
 
 def digest(header: Header) -> str:
-    """A text that differs if anything but the number of records does."""
+    """A text that differs if anything but the number of records does.
+
+    A time stamp would not do: it changes with the values, which a link file shows as they are, and with a copy.
+    """
     return hashlib.blake2b(encode(header.with_numrecs(0), check=False), digest_size=16).hexdigest()
 
 

@@ -1,6 +1,6 @@
 """References for zarr: where each chunk of each variable is in a NetCDF file, in kerchunk's format.
 
-Knows: headers, where variables lie, zarr's metadata (version 2). Does not know: zarr; it writes JSON.
+Knows: headers, where variables lie, zarr's metadata (version 2). Does not know: zarr; kerchunk, which reads no CDF-5.
 
 Rules
 -----

@@ -19,6 +19,8 @@ Rules
 4. A journal is believed if it is a regular file on the file's device, of the file's owner, of the user of this process
    or of root, if it names the file's inode, and if its sizes and its checksum are right. Nothing is waited for, and no
    memory is taken, because of what another file claims. One that is not believed is one warning.
+5. It is a new file for each header, though that is a third of the cost of an attribute: one that is kept and written
+   over would be that of another state as soon as a header is written without one, and readers would be warned of it.
 """
 
 from __future__ import annotations

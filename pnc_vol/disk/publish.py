@@ -5,7 +5,8 @@ Knows: paths, the system, header bytes. Does not know: variables, requests; rank
 Rules
 -----
 1. A new file is written under a temporary name in the same directory and renamed, so that its name always
-   stands for a whole file. With ``publish="close"`` the rename comes at the close. Until then a flush makes its
+   stands for a whole file. (Under its own name, its first bytes last, a write that is done in part leaves a file that
+   is neither empty nor whole.) With ``publish="close"`` the rename comes at the close. Until then a flush makes its
    temporary name stand for a whole file as well (`Location.kept_as`): it has a journal, a new layout takes that same
    name when it is complete, and it is not removed if it cannot get its own.
 2. Of a header the bytes that differ are replaced in place. If they are more than a few, that is done with a journal

@@ -114,7 +114,10 @@ class StoredFile:
 
     @property
     def standing(self) -> Location | None:
-        """The file that a log, and other openings, know this by: itself, or the first one of a set."""
+        """The file that a log, and other openings, know this by: itself, or the first one of a set.
+
+        The log of a set has canonical coordinates: the maps of new variables are not known when they are posted.
+        """
         return self.location if self.named_by is None else self.named_by()
 
     @property

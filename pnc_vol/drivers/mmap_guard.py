@@ -13,8 +13,9 @@ does not help: the kernel breaks it after 45 s.
 
 Rules
 -----
-1. The handler is installed only while a mapping is read (`GuardedMap.look`), and the former one is put back. A SIGBUS
-   at an address outside of our mappings is passed to the former handler.
+1. The handler is installed only while a mapping is read (`GuardedMap.look`), and the former one is put back: one that
+   stays would take the signal from other libraries. To install it costs more than a small `pread`, which is how small
+   runs are read. A SIGBUS at an address outside of our mappings is passed to the former handler.
 2. The signal comes from an instruction of the reading thread itself, in a copy that holds no lock: that is why the
    handler may be Python. SIGBUS is unblocked in that thread meanwhile: a blocked one would end the process.
 3. Only files on a block device of this machine are mapped: on network file systems a mapping may be stale.

@@ -7,7 +7,8 @@ All functions are pure: who gives the same numbers gets the same domains, so ran
 Rules
 -----
 1. The part of the file that is written is cut at multiples of the unit (a stripe of the file system): into one
-   contiguous domain for each aggregator, or, where striping is given, into domains that take the stripes in turn.
+   contiguous domain for each aggregator, or, where striping is given, into domains that take the stripes in turn. Each
+   aggregator has a buffer of its own, so that more of them need fewer rounds.
 2. A domain is written window by window. A window that no rank has data for takes no round.
 3. A cell is one window of one domain; cells are numbered ``domain * windows + window``.
 """

@@ -8,7 +8,9 @@ from `low` to `high` if each byte between is given once. So one number of each r
 however many pieces there are; an accident has a chance of 2**-64. Pieces of two ranks that overlap look like a hole.
 
 Where something is open, the sum is formed once more for each granule, a part of a window. Granules that are open are
-read, and those that nobody gives anything for are not written either.
+read, and those that nobody gives anything for are not written either. Lists of pieces at the aggregator would tell the
+exact bytes; but the ranks of its node, which copy their pieces themselves, make none, and to sort them costs more than
+the read.
 """
 
 from __future__ import annotations

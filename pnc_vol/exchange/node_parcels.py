@@ -7,6 +7,9 @@ Rules
 1. All that is exchanged has its memory before the first message: a rank without memory would not come.
 2. The memory of a node for parcels, with that of its windows, stays within two buffers of each of its ranks that send
    for others; if some node would need more, all ranks take smaller windows.
+3. The parcels of a node, or its requests, are not merged into one list: that takes a sort of all pieces on one rank,
+   and saves little of what is sent. What several ranks of a node want to read is sent to each of them; large pieces,
+   which they share more often, each rank reads by itself.
 """
 
 from __future__ import annotations

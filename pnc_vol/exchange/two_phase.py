@@ -14,8 +14,9 @@ Rules
 2. If a window cannot be read or written, all ranks that gave or want something get an error; who gave what to it is not
    known there. They then write or read what is theirs by themselves, and find out.
 3. Where the pieces are too far apart for this, or a node would need too much memory, all ranks do it by themselves.
-4. A rank that fails in between takes part in all rounds to the end, with nothing. What is no error of the file, such as
-   a lack of memory, is raised on all ranks at the last exchange, and all that was posted stays posted.
+4. A rank that fails in between takes part in all rounds to the end, with nothing: waits within a node and between nodes
+   could not end otherwise. What is no error of the file, such as a lack of memory, is raised on all ranks
+   at the last exchange, and all that was posted stays posted.
 5. Ranks that cannot share memory count as nodes of their own.
 """
 

@@ -90,7 +90,9 @@ class Definitions:
     def begin_as_read(self, layout: Layout, encoded: bytes) -> None:
         """Begin with the header that was read, and whose bytes these are, if it is as this library makes them.
 
-        Then what nobody changes stays as it is in the file, and the next flush follows from what changed.
+        Then what nobody changes stays as it is in the file, and the next flush follows from what changed. Several ranks
+        do not begin so: they compare what they define, and a rank that made a dataset and deleted it again would make
+        its header anew, unlike the others.
         """
         tree, header = self.tree, layout.header
         if tree.findings or not (layout.self_contained and take_as_read(header, encoded)):

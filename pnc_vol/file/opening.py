@@ -5,6 +5,8 @@ Knows: modes, paths, headers, driver stacks, ranks. Does not know: requests.
 Rules
 -----
 1. Rank 0 alone looks at the file system and reads the header; the others get the bytes, and decode them themselves.
+   All do so at the same time. To share what one rank of a node decoded was slower: of 10,000 variables, decoding takes
+   255 ms, and making the objects from a pickled form 59 ms, which begin when that rank has decoded and written it.
 2. An error on one rank never leaves another one waiting, and no incomplete file stays behind.
 3. What is unusual in a file, but readable, gives one warning, on rank 0.
 """

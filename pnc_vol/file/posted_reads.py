@@ -44,7 +44,8 @@ _GROUP = 8 << 20
 """Bytes of those that are completed together, and whose values are in memory together."""
 
 FEW = 16
-"""Reads below which columns are not worth while."""
+"""Reads below which columns are not worth while: a read that is waited for as soon as it is posted takes 14 µs in
+columns, and 10 as an object. So where the last columns had fewer, the next reads are objects until so many wait."""
 
 _new = object.__new__
 

@@ -1,6 +1,11 @@
 """The requests that are posted to an open file and not complete.
 
 Knows: the queue, posted reads, handles. Does not know: definitions, what is on disk.
+
+Rule
+----
+Of a posted write its number and bytes are kept, and no handle, which asks for its status by the number: the garbage
+collector would look through 100,000 handles again and again, in a third of the time of the posts.
 """
 
 from __future__ import annotations

@@ -183,6 +183,7 @@ class Session(ABC):
 
     def reading(self, read: Callable[P, R], /, *args: P.args, **keywords: P.kwargs) -> R:
         """What `read`, which changes nothing, returns; with the lock held only where the file may change under it."""
+        # Readers that are counted would cost two turns of a lock for each read: a small one takes what it took.
         disk = self.disk
         before = disk.version
         if not before & 1:

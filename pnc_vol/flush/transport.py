@@ -8,6 +8,8 @@ Rules
 2. If ranks that read for others fail, each rank reads by itself, and finds out whether that can be read which it wants.
 3. Where caches of several nodes hold back what ranks write, each rank writes by itself: no rank needs another node's
    cache to read its own data, and no cache holds bytes that lie between those of its ranks and may be another node's.
+   Ranks of one node that write together would gain little: between their pieces are bytes of other nodes, which they
+   may not read and write back, and the caches join what touches anyway.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ Rules
 1. Names that variables have are kept; new ones are made in the order of creation.
 2. A marker holds only what `mapping.unflatten` would not find out without it.
 3. Attributes that nobody changed are passed on as the bytes they were read as.
-4. What comes of a change is what would be made of the whole tree; where that is not sure, all is made anew. Of a file
-   as it was read (`Flat.book` is None) the variables that nobody changed stay as they are there.
+4. What comes of a change is what would be made of the whole tree; where that is not sure, all is made anew; so it is
+   where a variable goes or is renamed: all that is behind it moves, in the header and in tables, so little is saved.
+   Of a file as it was read (`Flat.book` is None) the variables that nobody changed stay as they are there.
 5. Record datasets are counted by their length. The length of a dataset is in its marker only if it is not the number of
    records of the file, so that others change only if they have, or had, that number.
 """

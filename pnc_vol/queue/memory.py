@@ -10,6 +10,8 @@ Rules
    many posts have it; they are planned a part at a time.
 3. A variable has either lists or rows in the open batch: which of two posts came later is then plain. Where both come,
    the lists become rows, or the batch is closed if they are too long for that.
+4. Small posts of one type are kept as bytes and go to the arena together, when anything else comes (`_settle`): a view
+   and a copy for each of them took half of the time of a post of 64 bytes. Their rows are in the tables at once.
 """
 
 from __future__ import annotations

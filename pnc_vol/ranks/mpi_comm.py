@@ -7,7 +7,8 @@ Rules
 -----
 1. `_meet` begins every call: one nonblocking reduction (maximum) of a vector of fixed length, allocated with the
    communicator. A word and its complement in it tell whether all ranks gave the same. Sums are a second reduction under
-   way at the same time; a rank that has none completes that of the others if the call fails.
+   way at the same time, since a reduction has one operation; a rank that has none completes that of the others if the
+   call fails. An operation of ours, in Python, would need one reduction, but what fails in it aborts the job.
 2. Only when the vector shows an error or a difference, a second step finds out who and what: each rank's few words are
    merged in a binomial tree, ranks as ranges, and the result is broadcast. No rank gets the words of all.
 3. What fails on a rank inside such a tree travels in the tree, and is raised on all.

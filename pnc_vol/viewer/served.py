@@ -5,7 +5,8 @@ Knows: how either kind of file is opened, how to find out that it changed. Does 
 Rules
 -----
 1. A file is open from the first question to the last, and opened again if the system says that it is another one, or
-   has been written to. So records that a running program adds are there with the next question.
+   has been written to. So records that a running program adds are there with the next question. It is opened anew, not
+   refreshed: that is one way for both formats, and for a file that was replaced.
 2. Questions about one file are answered one after another: none meets a file that is being opened again.
 3. No writer is held up: HDF5's lock is not taken.
 """

@@ -7,7 +7,8 @@ Rules
 1. It listens on 127.0.0.1 alone. Every address contains a random token, compared in constant time; without it there is
    nothing but a refusal. Other users of a login node can reach the port, and see no file.
 2. The header ``Host`` must name the loopback interface: a page of another site that has its name lead here is refused.
-3. It answers GET. The files are those that it was started with: a request names one of them, never a path.
+3. It answers GET, at a few routes, for which the standard library's server will do. The files are those that it was
+   started with: a request names one of them, never a path.
 4. A failure is an answer of JSON with ``message``, as h5grove's servers give it, and the page shows it.
 """
 

@@ -6,7 +6,8 @@ Rules
 -----
 1. The header was placed before: a target has all that is needed to write a block of one variable, and can be pickled.
 2. A block is whole in the file, or it is written again: the same bytes at the same offsets, so that a process that died
-   on the way, or that wrote a block twice, does no harm. No process writes the header.
+   on the way, or that wrote a block twice, does no harm. No process writes the header: if each opened the file for
+   writing, each would write the number of records that it knows.
 3. Records count when all blocks are written: `commit` is the last act. Until then the file has the records that it had,
    and a new file a temporary name beside its own; the file that it replaces stays until then.
 4. A file is known by its inode: blocks do not go into another file that has taken its name, or into a new layout of it.

@@ -5,7 +5,8 @@ Knows: the conventions of CF and of xarray for values, numpy, cftime. Does not k
 Rules
 -----
 1. The encoding in the file counts: units, calendar, scale, offset, fill value, sign, type and width; not the one that
-   the dataset would get in a file of its own.
+   the dataset would get in a file of its own. xarray's coders do not do this with the file's encoding: they change
+   units, round and wrap with a warning at most, in other ways for dask's arrays, and differ between versions.
 2. A value that would read back as another one is an error, not a warning. Two roundings are allowed, since they are
    those of the file: of packed numbers to the next step of ``scale_factor``, and of floats to the stored float type.
 3. Attributes of a convention that the dataset has itself, equal to those of the file, were not decoded when it was read
