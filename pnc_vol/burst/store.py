@@ -58,7 +58,7 @@ __all__ = ["LogStore"]
 
 LEAST_ROUND = 64 << 10
 KEPT = 16 << 20
-"""Bytes of values whose space the log keeps when it is begun anew."""
+"""Bytes of values whose space the log keeps when it is begun anew: fresh pages take as long as the post of some KiB."""
 
 
 STRETCH = 16

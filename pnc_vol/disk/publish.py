@@ -155,7 +155,9 @@ class Location:
         location = cls(system, target, beside(system, target, "pnctmp"), exclusive=exclusive, unseen=True, held=held)
         location.replaces = not publish and exists(system, target)
         with _named(path):
-            # What takes the place of a file is whole on the disk before it does, or a crash leaves an empty one.
+            # What takes the place of a file is whole on the disk before it does, or a crash leaves an empty one. From
+            # then on it is a new file: to sync all data whenever a program overwrites its output would cost much, and
+            # the old values are gone anyway.
             safe = durable or (publish and mode is not None)
             location.key = write_new(system, location.work, header, mode, durable=safe, held=location.held)
         try:

@@ -5,8 +5,9 @@ Knows: the session's parts. Does not know: users' objects.
 Rules
 -----
 1. Closing flushes. Whatever fails, the file is closed in the end, and is not longer than its header says. Only a file
-   that was flushed and cannot get its name (``publish="close"``) stays open for a second attempt; what was flushed
-   stays under its temporary name in any case, and a message says so.
+   that was flushed and cannot get its name (``publish="close"``) stays open for a second attempt, which closes it in
+   any case: a file that can never be closed would keep its lock and descriptors. What was flushed stays under its
+   temporary name, and a message says so.
    Ctrl-C, or no memory, may end a close anywhere: what is open then is closed by doing all of it once more, so that
    every close in the package can be called again and finishes what the first one left.
 2. A rank that leaves alone tells the others, and waits for no rank. Only where a header is held back until the data of

@@ -4,8 +4,8 @@ Knows: paths, selections as JSON. Does not know: files; `api` turns a reference 
 
 Rules
 -----
-1. A reference is the path of its object. While the file is open it also keeps the node, so that a reference made before
-   a move is stored with the new path.
+1. A reference is the path of its object: its own, where HDF5 gives any of its names. While the file is open
+   it also keeps the node, so that a reference made before a move is stored with the new path.
 2. A null reference is false, and stored as an empty path.
 """
 

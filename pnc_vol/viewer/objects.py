@@ -9,7 +9,7 @@ Rules
 2. A link out of the file is shown, and not followed: what is read is the file that the user named.
 3. Beside each numeric dataset there is a group that is in no file, for the page to draw the dataset over its axes:
    ``//line/PATH``, ``//map/PATH``. No path of an object begins so. It is a NeXus group (``NXdata``) of the values
-   without packing and fill values, and the axes.
+   without packing and fill values, and the axes: h5web draws over axes only what such a group describes.
 """
 
 from __future__ import annotations
