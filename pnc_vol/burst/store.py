@@ -123,6 +123,7 @@ class LogStore(Store):
         files, header = self.files, self.header
         files.meta.append(encode_header(header))
         files.data.append(DATA_MAGIC)
+        # Of a log with a capacity the room for small posts would be taken from a device that may be small.
         slot = SLOT_BYTES + (POSTS_BYTES if self.group > 1 and not self.options.burst_buf_capacity else 0)
         self.commits = CommitLog(files, file.identity, header.rank_id, header.num_ranks, header.path, slot)
         if file.temporary:
