@@ -289,8 +289,8 @@ def _placed(view: Session, tree: Tree, options: Options, *, chosen: bool) -> tup
         flat = Definitions(tree, options.version).make_header()
         header, uids = flat.header, flat.uids
     alignment = Alignment(var_align=options.var_align, record_align=options.record_align)
-    # As in a file that was not flushed before it was closed, to which the result is equal byte for byte; whether these
-    # were, subfiles do not tell.
+    # As in a file of a program that defined all before its data and did not flush before the close, to which the result
+    # is equal byte for byte. Whether the program that wrote the subfiles did flush, they do not tell.
     extent = header_size(header) + (options.header_reserve or 0)
     return place(header, alignment, header_extent=extent), uids
 
