@@ -1,7 +1,7 @@
 """The blob layout: what a process owns of a variable in one piece, in one file for each node.
 
 Knows: the headers of all subfiles, which variable has which map, where this rank's part of each map lies. Does not
-know: data, ranks, how the files are opened and written (`file.subfile_set`).
+know: data, ranks, how the files are opened and written (`subfile_set`).
 
 Rules
 -----

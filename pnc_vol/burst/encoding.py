@@ -1,7 +1,7 @@
 """The bytes of a metadata log, as they are written here.
 
 Knows: PnetCDF's documented grammar, byte for byte. Does not know: files, variables, what a request is for, nor the
-layouts that other writers use (`reading` does).
+layouts that other writers use (`decoding` reads them).
 
 Rules
 -----

@@ -7,7 +7,7 @@ then the headers that were held for them.
 
 Rules
 -----
-1. What must not be carried is refused first (`cache_folders.refuse`), and then nothing is changed.
+1. What must not be carried is refused first (`folders.refuse`), and then nothing is changed.
 2. Bytes that do not have the checksum that their log says, and a log that is damaged, are refused unless `salvage` is
    set, and are then left out.
 3. Carrying twice changes nothing, and a recovery that is killed may be made again: caches are removed at its end. A

@@ -1,7 +1,7 @@
 """The communicator: one process, or the ranks of an MPI communicator.
 
 Knows: ranks, what they agree on. Does not know: files, variables; how ranks of MPI do it (`mpi_comm`), how a rank waits
-for the others (`mpi_wait`).
+for the others (`waiting`).
 Together with `drivers.mpio` and what stands under it this is the only module that imports mpi4py.
 
 Rules

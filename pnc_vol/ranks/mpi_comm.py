@@ -1,6 +1,6 @@
 """The ranks of an MPI communicator: how they agree, merge what they know, and send each other arrays.
 
-Knows: collective calls and messages of MPI. Does not know: files, variables; how a rank waits (`mpi_wait`); mpi4py,
+Knows: collective calls and messages of MPI. Does not know: files, variables; how a rank waits (`waiting`); mpi4py,
 which it gets from its user, but for `over`.
 
 Rules

@@ -1,7 +1,7 @@
 """The layout of blobs in HDF5 files.
 
 Knows: the subfiles of a set, which variable has which map. Does not know: data, ranks, how the files are opened and
-written (`file.hdf5_set`).
+written (`file_set`).
 
 Rules
 -----
