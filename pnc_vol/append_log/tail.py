@@ -92,7 +92,8 @@ class Tail:
     """
 
     __slots__ = (
-        "_kept", "_reserved", "_size", "begin", "end", "fd", "large", "limit", "most", "share", "system", "window",
+        "_kept", "_leaving", "_reserved", "_size",
+        "begin", "end", "fd", "large", "limit", "most", "share", "system", "window",
     )  # fmt: skip
 
     def __init__(self, system: System, fd: int, most: int, share: Share | None = None, *, large: int = LARGE) -> None:
@@ -106,6 +107,7 @@ class Tail:
         self._size = PAGE // 4
         self._reserved = 0
         self._kept: list[tuple[Any, int, int]] = []
+        self._leaving: list[Any] = []
         self.window: Any = None
 
     def append(self, data: memoryview | bytes) -> None:
@@ -258,10 +260,13 @@ class Tail:
 
     def _let_go(self) -> None:
         """Let go of the window, if it is not one of those that are kept."""
-        # First no longer used, then closed, whatever interrupts it.
-        window, self.window, self.begin, self.limit = self.window, None, 0, 0
-        if window is not None and all(window is not kept for kept, _, _ in self._kept):
-            window.close()
+        # First no longer used, then closed; what an interruption comes into, the next call finishes.
+        if self.window is not None and all(self.window is not kept for kept, _, _ in self._kept):
+            self._leaving.append(self.window)
+        self.window, self.begin, self.limit = None, 0, 0
+        while self._leaving:
+            self._leaving[-1].close()
+            self._leaving.pop()
 
     def leave(self) -> None:
         """Let go of the file as it is."""

@@ -175,9 +175,9 @@ class LogFiles:
                     pass  # another rank that shares it was faster
                 except OSError:
                     delete = suffix != ".meta"
-            # Who was interrupted calls this again: nothing is left out, and no descriptor is closed twice.
-            del self._tails[suffix]
+            # Who was interrupted calls this again: a file counts as open until its close has returned.
             tail.close()
+            del self._tails[suffix]
         self._unlock()
         if delete and not alone:
             # The last rank of the job removes the folder; before, it is not empty.
