@@ -59,6 +59,7 @@ def lines(counted: Interrupts, most: int) -> Iterator[int]:
     yield from sorted({int(n) for n in np.linspace(1, counted.count, most)})
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*what was posted and is not in the file is kept:pnc_vol.errors.PncVolWarning")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,6 +91,7 @@ def test_a_close_is_called_again(kind: str, error: type[BaseException], tmp_path
             assert f["x"][5] in ((5, 50) if trouble.happened else (50,)), trouble.where
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_opening_gives_back_what_it_took(kind: str, error: type[BaseException], tmp_path: Path) -> None:
@@ -130,6 +132,7 @@ def test_the_lock_of_a_note_is_given_back(tmp_path: Path) -> None:
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("publish", ["create", "close"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupted_flush_is_completed_by_the_close(kind: str, publish: str, tmp_path: Path) -> None:
@@ -163,6 +166,7 @@ def test_an_interrupted_flush_is_completed_by_the_close(kind: str, publish: str,
             assert f.attrs["more"] == "x" * 3000, trouble.where
 
 
+@pytest.mark.nightly
 def test_an_interrupted_finalize_is_called_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file whose close was deferred belongs to nobody else."""
     guard = tmp_path / "guard.json"
