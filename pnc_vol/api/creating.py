@@ -99,7 +99,7 @@ class Creating(HLObject, MutableMappingHDF5):
                     # Not those that are made on the way: of these, h5py orders members and attributes by two rules.
                     made.order = {}
             except BaseException:
-                tree.take_back(first, slot.group, slot.missing[0] if slot.missing else slot.leaf)
+                tree.take_back(first, slot.group, slot.first_new)
                 raise
             return self._named(wrap(self._id.handle, made), name)  # type: ignore[no-any-return]
 
@@ -378,7 +378,7 @@ class Creating(HLObject, MutableMappingHDF5):
             if slot is None:
                 tree.take_back(first, None, "")
             else:
-                tree.take_back(first, slot.group, slot.missing[0] if slot.missing else slot.leaf)
+                tree.take_back(first, slot.group, slot.first_new)
             raise
         return dataset_of(self._id.handle, node)
 

@@ -45,12 +45,13 @@ def close(session: Session, *, again: bool = False, unheard: bool = False) -> No
         session.mark_closed()
         return
     done: list[bool] = []
+    unheard = unheard and session.comm.size == 1
     with closing_if_it_fails(session.options.system, by_any_error=False):
         try:
             _close(session, again=again, unheard=unheard, done=done)
         except BaseException as error:
-            if unheard and is_interruption(error) and session.comm.size == 1 and not done:
-                # Nothing was let go of: what nobody could be told of is done by the next call.
+            if unheard and is_interruption(error) and not done:
+                # Nothing was let go of: the close is called once more.
                 raise
             alone = session.comm.size > 1 and not session.comm.in_step(error)
             # Ranks that met no memory together have released everything together, and must not part once more.
@@ -69,17 +70,11 @@ def close(session: Session, *, again: bool = False, unheard: bool = False) -> No
 def _close(session: Session, *, again: bool, unheard: bool, done: list[bool]) -> None:
     """Flush and release; `done` gets an element when the flush has returned."""
     unread = _read_last(session)
-    interrupted: BaseException | None = None
     try:
-        try:
-            _last_flush(session)
-        except BaseException as error:
-            if not (unheard and is_interruption(error) and session.comm.size == 1):
-                raise
-            # Python prints it and goes on: nobody would know that what was posted is lost.
-            interrupted = error
-            _last_flush(session)
+        _last_flush(session)
     except BaseException as error:
+        if unheard and is_interruption(error):
+            raise
         orderly = session.comm.in_step(error)
         kept = _kept(session, orderly=orderly)
         if kept and isinstance(error, OSError):
@@ -99,8 +94,6 @@ def _close(session: Session, *, again: bool, unheard: bool, done: list[bool]) ->
     done.append(True)
     _let_go(session, orderly=True, flushed=True)
     tell(FILE, DEBUG, "%s: closed", session.disk.path)
-    if interrupted is not None:
-        raise interrupted
     if unread is not None:
         raise unread
     if session.always_durable:

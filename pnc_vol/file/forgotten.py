@@ -109,7 +109,13 @@ def _let_go(ref: SessionRef) -> None:
     path, _ = _held.pop(ref, ("", None))
     session = ref.session
     if session.closed or session.comm.size == 1 or holds(session):
-        ref.release(last_call=True)
+        try:
+            ref.release(last_call=True)
+        except BaseException as caught:
+            if is_interruption(caught) and ref.held:
+                # Python prints that of a destructor and goes on: nobody would know that what was posted is lost.
+                ref.release(last_call=True)
+            raise
         return
     if not ref.last:
         ref.drop()

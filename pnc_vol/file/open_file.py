@@ -246,7 +246,8 @@ class OpenFile(Session):
 
         again : bool, leave a file that was flushed and cannot get its name (``publish="close"``) open: the caller calls
             this once more.
-        unheard : bool, nobody can be told of an interruption, as in a destructor: after one, the flush is tried again.
+        unheard : bool, nobody can be told of an interruption, as in a destructor: one that comes before
+            the flush has returned lets go of nothing, and this is to be called once more.
 
         Raises
         ------

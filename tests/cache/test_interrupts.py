@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import json
-import os
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interrupts import Interrupts
+from interrupts import Interrupts, open_now
 
 import pnc_vol
 from pnc_vol.append_log.private_folders import note_folders
@@ -25,12 +22,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "coherent cache": {"hints": {"e10_cache": "coherent"}},
     "log": {"burst_buf": True},
 }
-
-
-def held() -> tuple[int, int]:
-    """Descriptors and threads, when what an interruption left in cycles is gone."""
-    gc.collect()
-    return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
 def options(kind: str, folder: Path) -> dict[str, Any]:
@@ -79,14 +70,14 @@ def test_a_close_is_called_again(kind: str, error: type[BaseException], tmp_path
     f, counted = opened(-1), Interrupts(0, error)
     with counted:
         f.close()
-    before = held()
+    before = open_now()
     for n in lines(counted, 60):
         f = opened(n)
         trouble = counted.at_line(n)
         if interrupted(trouble, f.close) and f:
             f.close()
         assert not f
-        assert held() == before, trouble.where
+        assert open_now() == before, trouble.where
         with pnc_vol.File(tmp_path / f"{n}.nc", "r+", recover=True, **options(kind, tmp_path / str(n))) as f:
             assert f["x"][5] in ((5, 50) if trouble.happened else (50,)), trouble.where
 
@@ -106,13 +97,13 @@ def test_an_opening_gives_back_what_it_took(kind: str, error: type[BaseException
         with trouble:
             opening(n)
         f.pop().close()
-    before = held()
+    before = open_now()
     for n in lines(counted, 60):
         trouble = counted.at_line(n)
         interrupted(trouble, lambda n=n: opening(n))
         while f:
             f.pop().close()
-        assert held() == before, trouble.where
+        assert open_now() == before, trouble.where
 
 
 def test_the_lock_of_a_note_is_given_back(tmp_path: Path) -> None:
@@ -154,13 +145,13 @@ def test_an_interrupted_flush_is_completed_by_the_close(kind: str, publish: str,
     counted = Interrupts(0, KeyboardInterrupt)
     with opened(-1) as f, counted:
         f.flush()
-    before = held()
+    before = open_now()
     for n in lines(counted, 60):
         f = opened(n)
         trouble = counted.at_line(n)
         interrupted(trouble, f.flush)
         f.close()
-        assert held() == before, trouble.where
+        assert open_now() == before, trouble.where
         with pnc_vol.File(tmp_path / f"{n}.nc") as f:
             assert (f["x"][...].tolist(), f["y"][...].tolist()) == (list(range(10)), list(range(5))), trouble.where
             assert f.attrs["more"] == "x" * 3000, trouble.where
@@ -180,7 +171,7 @@ def test_an_interrupted_finalize_is_called_again(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PNC_VOL_HINTS_FILE", str(guard))
     closed(-2)
     pnc_vol.finalize()
-    before = held()
+    before = open_now()
     closed(-1)
     counted = Interrupts(0, KeyboardInterrupt)
     with counted:
@@ -191,7 +182,7 @@ def test_an_interrupted_finalize_is_called_again(tmp_path: Path, monkeypatch: py
         trouble = counted.at_line(n)
         interrupted(trouble, pnc_vol.finalize)
         pnc_vol.finalize()
-        assert held() == before, trouble.where
+        assert open_now() == before, trouble.where
         with pnc_vol.File(tmp_path / f"step{n}.nc") as f:
             assert f["x"][...].tolist() == list(range(10)), trouble.where
         pnc_vol.finalize()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,14 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import virtual_ranks
+from interrupts import open_now
 
 import pnc_vol
 from pnc_vol.testing.faults import HookedSystem
-
-
-def open_now() -> tuple[int, int]:
-    gc.collect()
-    return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
 class InterruptedCall(HookedSystem):
