@@ -169,8 +169,9 @@ class SyncThreads:
                 error = None
             finally:
                 with self._changed:
-                    self._releasing = 0
                     queues.give_back(HEADERS, None, EMPTY, error)
+                    # last: what an interruption keeps this thread from giving back, `_own` does
+                    self._releasing = 0
                     self._changed.notify_all()
 
     def _begin_header(self, epoch: int) -> Held | None:

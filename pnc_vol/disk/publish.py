@@ -386,7 +386,8 @@ class Location:
         """The header is in the file: the journal goes, and says so no more."""
         if sync is not None:
             sync()
-        self.system.unlink(self._journal[1])
+        with suppress(FileNotFoundError):  # an interruption came after it had gone
+            self.system.unlink(self._journal[1])
         self._torn = None
 
     def sync_data(self) -> None:
@@ -412,6 +413,8 @@ class Location:
         OSError
             The journal is kept, for the next attempt or the next open.
         """
+        if self._torn is not None and not exists(self.system, self._journal[1]):
+            self._torn = None  # an interruption came after it had gone: the header is whole
         if self._torn is not None:
             old, sync = self._torn
             driver.write_one(old, 0)

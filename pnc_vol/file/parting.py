@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 
 from pnc_vol.file.session import Session
@@ -24,7 +25,10 @@ __all__ = ["leaves", "let_go_of_file", "part_from_others"]
 
 _MOMENT, _LAST = 1.0, 5.0
 """Seconds to wait for the other ranks after a file was left, and when the interpreter exits."""
-_left: list[tuple[Comm, Session | None]] = []
+_ROUND = 0.05
+"""Seconds in which each of them is asked once."""
+_Left = tuple[Comm, Session | None]
+_left: list[_Left] = []
 """What ranks left and did not part from; with the session, if something that was flushed is to follow to its file."""
 os.register_at_fork(after_in_child=_left.clear)
 
@@ -71,18 +75,36 @@ def part_from_others(*, last: bool = False) -> None:
 
     last : bool, the interpreter exits: there is no other time.
     """
-    waiting = sorted(_left, key=lambda one: one[0].number)
-    for comm, session in waiting:
-        if not last and session is None:
-            continue
-        parted = _part(comm, session, _LAST if last else _MOMENT)
-        if not parted and not last:
-            continue
-        _left.remove((comm, session))
-        if session is None:
-            continue
-        if not parted and comm.rank == 0:
+    waiting = [one for one in _left if last or one[1] is not None]
+    for one in _parted(waiting, _LAST if last else _MOMENT):
+        waiting.remove(one)
+        _end(*one)
+    for comm, session in waiting if last else ():
+        if session is not None and comm.rank == 0:
             warn_outside(f"{session.disk.path}: not all ranks have left the file; {_advice(session)}")
+        _end(comm, session)
+
+
+def _parted(waiting: list[_Left], patience: float) -> Iterator[_Left]:
+    """Those whose ranks have parted, which the caller removes, until no other does within so many seconds.
+
+    They take turns: ranks that waited for one after the other, each for its own time, could miss each other at every
+    one of them.
+    """
+    rounds = round(patience / _ROUND)
+    more = rounds
+    while waiting and more:
+        more -= 1
+        for one in tuple(waiting):
+            if _part(*one, _ROUND / len(waiting)):
+                more = rounds
+                yield one
+
+
+def _end(comm: Comm, session: Session | None) -> None:
+    """Nobody is asked any more."""
+    _left.remove((comm, session))
+    if session is not None:
         try:
             with suppress(OSError):
                 let_go_of_file(session)

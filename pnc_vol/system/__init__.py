@@ -32,6 +32,7 @@ import mmap
 import os
 import stat
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -119,13 +120,13 @@ class System:
 
     def open(self, path: Path, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
         """A descriptor of `path`; `flags` are ``os.O_*``; with `dir_fd` a relative path starts there."""
-        noted = _noted.descriptors
+        noted = _opening.last() if _opening.stack else None
         if noted is not None and flags & os.O_EXCL and os.fspath(path).endswith(TEMPORARY):  # type: ignore[arg-type]
-            _noted.files = [*_noted.files, path]
+            noted.files.append(path)
         # in one line: an interruption comes before it or after it
         fd = OwnedFd(os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd))
         if noted is not None:
-            noted.append(fd)
+            noted.descriptors.append(fd)
         return fd
 
     def close(self, fd: int) -> None:
@@ -295,14 +296,34 @@ TEMPORARY = ".pnctmp"
 """What the name of a file ends with that has not got its own name yet."""
 
 
-class _Noted(threading.local):
-    """The descriptors of the opening that this thread is in, None outside of one, and the temporary files it made."""
+class _Opened:
+    """What an opening has opened: descriptors, and temporary files."""
 
-    descriptors: list[int] | None = None
-    files: Sequence[Path] = ()
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+        self.files: list[Path] = []
 
 
-_noted = _Noted()
+class _Opening(threading.local):
+    """The openings that this thread is in, the last one within the others.
+
+    They are referred to weakly: an interruption can come before an opening is taken from the list, and what is opened
+    later must not be kept by it.
+    """
+
+    def __init__(self) -> None:
+        self.stack: list[weakref.ref[_Opened]] = []
+
+    def last(self) -> _Opened | None:
+        while self.stack:
+            found = self.stack[-1]()
+            if found is not None:
+                return found
+            self.stack.pop()
+        return None
+
+
+_opening = _Opening()
 
 
 @contextlib.contextmanager
@@ -322,23 +343,24 @@ def closing_if_it_fails(system: System, *, by_any_error: bool = True) -> Iterato
     Traceback (most recent call last):
     OSError: [Errno 9] Bad file descriptor
     """
-    before = _noted.descriptors, _noted.files
-    _noted.descriptors, _noted.files = [], []
+    opened = _Opened()
+    depth = len(_opening.stack)
+    _opening.stack.append(weakref.ref(opened))
     try:
         yield
     except BaseException as error:
         interrupted = is_interruption(error)
-        for fd in _noted.descriptors[::-1] if interrupted or by_any_error else ():
+        for fd in opened.descriptors[::-1] if interrupted or by_any_error else ():
             with contextlib.suppress(OSError):
                 system.close(fd)
         if interrupted:
-            for path in _noted.files:
+            for path in opened.files:
                 # one that has its final name by now is not there any more
                 with contextlib.suppress(OSError):
                     system.unlink(path)
         raise
     finally:
-        _noted.descriptors, _noted.files = before
+        del _opening.stack[depth:]
 
 
 def _with_attributes(name: str) -> Callable[..., Any]:

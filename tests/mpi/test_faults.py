@@ -77,13 +77,13 @@ def test_the_job_ends_in_order(job: Launches) -> None:
 
 
 class Ended:
-    """A job of two ranks that ends in some way; with plain ``python``, so that nothing but this package helps."""
+    """A job of some ranks that ends in some way; with plain ``python``, so that nothing but this package helps."""
 
-    def __init__(self, folder: Path, case: str, driver: str, *, helped: bool = False) -> None:
+    def __init__(self, folder: Path, case: str, driver: str, *, ranks: int = 2, helped: bool = False) -> None:
         self.path = folder / "file.nc"
         launcher = find_mpiexec()
         assert launcher is not None
-        command = [launcher, "-n", "2", sys.executable, *(["-m", "mpi4py"] if helped else []), ENDINGS]
+        command = [launcher, "-n", str(ranks), sys.executable, *(["-m", "mpi4py"] if helped else []), ENDINGS]
         environment = {**os.environ, "MPIEXEC_TIMEOUT": "20", "PYTHONFAULTHANDLER": "1"}
         started = time.monotonic()
         job = subprocess.Popen(
@@ -138,3 +138,10 @@ def test_endings_that_abort_the_job(tmp_path: Path, case: str) -> None:
     assert job.returncode != 0
     assert job.seconds < 15
     job.holds([1, 2])
+
+
+def test_many_files_that_were_left(tmp_path: Path) -> None:
+    """Ranks that do not come to the end together wait once for each other, not once for each file."""
+    job = Ended(tmp_path, "left_apart", "posix", ranks=3)
+    assert job.returncode == 0, job.err
+    assert job.seconds < 15, job.err
