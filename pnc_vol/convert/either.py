@@ -7,7 +7,9 @@ Rule: nothing of HDF5 is loaded for a NetCDF file.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from typing import Any, Literal
 
 from pnc_vol.api.arguments import is_address
@@ -20,7 +22,7 @@ from pnc_vol.optional import require_h5py
 from pnc_vol.system import REAL, System
 from pnc_vol.system.full_io import read_at
 
-__all__ = ["Kind", "kind_of", "open_either"]
+__all__ = ["Kind", "kind_of", "open_either", "open_hdf5"]
 
 Kind = Literal["hdf5", "netcdf"]
 
@@ -77,6 +79,31 @@ def open_either(path: str | os.PathLike[str], *, kind: Kind | None = None) -> An
         return File(os.fspath(path), "r")
     from pnc_vol.convert.link_state import warn_if_stale
 
-    opened = require_h5py(f"Reading the HDF5 file {os.fsdecode(path)}").File(os.fspath(path), "r")
+    opened = open_hdf5(path)
     warn_if_stale(path, opened)
     return opened
+
+
+def open_hdf5(path: str | os.PathLike[str], **options: Any) -> Any:
+    """Open an HDF5 file for reading with h5py.
+
+    Raises
+    ------
+    MissingPackageError
+        h5py is not installed.
+    OSError
+        It cannot be read; of a file that is cut short the message says so, in place of HDF5's own words.
+    """
+    name = os.fsdecode(path)
+    h5py = require_h5py(f"Reading the HDF5 file {name}")
+    try:
+        return h5py.File(os.fspath(path), "r", **options)
+    except OSError as error:
+        cut = re.search(r"truncated file: eof = (\d+), .*stored_eof = (\d+)", str(error))
+        if cut is None:
+            raise
+        text = (
+            f"the HDF5 file is truncated: {cut[1]} of {cut[2]} bytes are there. Copy it again; if its writer was ended "
+            "before it closed the file, h5clear or the program that wrote it may help"
+        )
+        raise OSError(errno.EIO, text, name) from error

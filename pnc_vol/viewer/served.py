@@ -18,10 +18,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import h5py
-
 from pnc_vol.api.file import File
-from pnc_vol.convert.either import kind_of
+from pnc_vol.convert.either import kind_of, open_hdf5
 from pnc_vol.convert.link_state import state_of
 from pnc_vol.file.finding import files_of
 from pnc_vol.system import REAL, exists
@@ -104,7 +102,7 @@ class Served:
                 self._notice = f"This link file is stale: {link.stale}; make it again with pnc-vol link."
         # before it is open: what is written meanwhile makes another version
         self._version = self._seen()
-        self._file = h5py.File(self.path, "r", locking=False) if hdf5 else File(self.path, "r")
+        self._file = open_hdf5(self.path, locking=False) if hdf5 else File(self.path, "r")
         self._first = first_of(self._file)
 
     def _close(self) -> None:

@@ -28,8 +28,9 @@ FOREIGN = (
     "object at 0x",
     "Expecting",
     "byte string",
+    "stored_eof",
 )
-GIVEN = ("folder", "missing.nc", "binary.nc", "https://127.0.0.1:9/x.nc")
+GIVEN = ("folder", "missing.nc", "binary.nc", "cut.h5", "https://127.0.0.1:9/x.nc")
 TAKES = {
     ("doctor", "folder"),
     ("demo", "folder"),
@@ -37,6 +38,7 @@ TAKES = {
     # what remains of a folder or file is found by its name, whatever is there
     ("replay", "folder"),
     ("replay", "binary.nc"),
+    ("replay", "cut.h5"),
 }
 """What a verb can work with after all."""
 
@@ -55,6 +57,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "binary.nc").write_bytes(bytes(range(256)) * 9)
     with pnc_vol.File(made / "good.nc", "w") as f:
         f["x"] = [1]
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(made / "cut.h5", "w") as f:
+        f["x"] = range(1000)
+    os.truncate(made / "cut.h5", 3000)
     return made
 
 
