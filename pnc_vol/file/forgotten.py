@@ -55,6 +55,9 @@ class SessionRef(Protocol):
     @property
     def held(self) -> bool: ...
 
+    @property
+    def tried(self) -> bool: ...
+
     def release(self, *, last_call: bool = False) -> None: ...
 
     def drop(self) -> None: ...
@@ -144,8 +147,9 @@ def _at_exit() -> None:
         try:
             _let_go(ref)
         except Exception:
-            # One that cannot be closed does not keep the others from it.
-            sys.excepthook(*sys.exc_info())
+            # One that cannot be closed does not keep the others from it. Who called close() has had its error.
+            if not ref.tried:
+                sys.excepthook(*sys.exc_info())
     # Later: the ranks of a deferred close may wait in a call of a file that was let go above.
     close_at_exit()
     if "pnc_vol.file.parting" in sys.modules:

@@ -130,14 +130,15 @@ class SessionRef:
 
     session : Session
     writable : bool, False if it was opened for reading, though the session may write.
+    tried : bool, its close has failed, and can be tried again.
     """
 
-    __slots__ = ("_entry", "_tried", "session", "writable")
+    __slots__ = ("_entry", "session", "tried", "writable")
 
     def __init__(self, entry: Entry, *, writable: bool) -> None:
         self._entry = entry
         self.session = entry.session
-        self.writable, self._tried = writable, False
+        self.writable, self.tried = writable, False
         entry.refs.add(self)
 
     @property
@@ -173,7 +174,7 @@ class SessionRef:
             if deferred.wanted(session):
                 deferred.hold(session, self._close)
             else:
-                self._close(again=not (last_call or self._tried), unheard=last_call)
+                self._close(again=not (last_call or self.tried), unheard=last_call)
         except BaseException as error:
             if is_interruption(error) and not session.closed:
                 # nobody else would close it, and the next opening of the file would wait for that
@@ -189,7 +190,7 @@ class SessionRef:
             self.session.close(again=again, unheard=unheard)
         except OSError:
             if not self.session.closed:
-                self._tried = True
+                self.tried = True
                 self._entry.refs.add(self)
             raise
         finally:
