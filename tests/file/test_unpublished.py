@@ -118,7 +118,7 @@ f.close()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
-    assert done.stderr.count("the file cannot get its name") == 1, done.stderr
+    assert done.stderr.count("OSError: [Errno 5] the file cannot get its name") == 1, done.stderr
     assert len(temporary(path)) == 1
 
 
