@@ -17,6 +17,29 @@ Rules
 6. Where drivers hold bytes back, data and header follow to the file later (`epochs`), unless they are to be *carried*:
    the flush is durable, or the last one, or asked to; or the new header does not just add to the one in the file. Such
    a flush begins with all that is held in the file, because what it overwrites may be known there.
+
+States
+------
+Of the file, from one flush to the next. A kill, or an error, at any moment leaves what the last column says.
+
+=========  ====================================  =========  ==========================================================
+state      event                                 next       what is on disk
+=========  ====================================  =========  ==========================================================
+flushed    something is posted or defined        posted     the last flush; with a log, also what was posted
+posted     all ranks agree on the definitions    agreed     the same
+agreed     the new layout only adds              placed     the old header; fill values where it knows of nothing
+agreed     the new layout moves live data        copied     the old file, untouched; its data in a temporary file, too
+placed     the data are written                  written    the old header; what it knows has old or new elements
+copied     the data are written to the copy      written    the old file, untouched
+written    a request fails                       written    the same; the request stays posted (rule 4)
+written    in place: the header is written       described  a journal first, so the old header or the new one
+written    in a copy: it takes the file's name   described  the old file or the new one, by one rename
+written    drivers hold data back                held       the old header; data and header in the caches, to recover
+held       all data of all ranks are carried     described  as for a header in place
+described  lost records filled, the tail cut     flushed    the new header
+any        an error before the header            posted     as in that state; what was posted is written by a later
+                                                            flush, or by the close
+=========  ====================================  =========  ==========================================================
 """
 
 from __future__ import annotations
