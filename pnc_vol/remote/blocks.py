@@ -129,6 +129,11 @@ class BlockCache:
                 other.wait()
         return found
 
+    def missing(self, numbers: Sequence[int]) -> int:
+        """How many of these blocks are not held."""
+        with self._lock:
+            return sum(number not in self._held for number in numbers)
+
     def clear(self) -> None:
         """Keep nothing."""
         with self._lock:

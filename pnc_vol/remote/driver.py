@@ -10,7 +10,9 @@ Rules
 1. To open asks for the size; the first read brings the first block, in which most headers are whole.
 2. Small reads bring whole blocks, and blocks that are near each other come by one range: a request takes as long as
    many bytes (`call_cost`). Ranges of one read are under way at the same time.
-3. What was read is the file that was opened: one that changed since is an error.
+3. A read of several pieces that lie far apart, such as rows of an array, brings these alone: most of their blocks would
+   be of no use.
+4. What was read is the file that was opened: one that changed since is an error.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.drivers.base import Capabilities, Memory, OpenContext
 from pnc_vol.drivers.byte_copy import check, copy_pieces, in_order, within
@@ -40,6 +43,12 @@ LONGEST = 8 << 20
 """Bytes of a range; longer ones are asked for in parts, which come at the same time."""
 AT_ONCE = 64 << 20
 """Bytes of a read whose blocks are in memory at the same time."""
+SPARSE = 4
+"""Blocks that hold so many times the bytes that are wanted are not worth their way."""
+GAP = CALL_COST // 16
+"""Bytes between two ranges of such a read that are fetched with them: requests at the same time cost less than alone."""
+MOST_RANGES = 1024
+"""Requests of such a read: of more of them a server may want a rest."""
 
 
 class RemoteDriver(Root):
@@ -113,6 +122,8 @@ class RemoteDriver(Root):
         wanted = in_order(within(extents, self._address.nbytes))
         for part in rounds(wanted, AT_ONCE):
             offset, end = part.offset, part.offset + part.length
+            if self._read_ranges(part, end, memory):
+                continue
             first = offset // block
             owner, step = spread((end - 1) // block - first + 1)
             number = first[owner] + step
@@ -129,6 +140,28 @@ class RemoteDriver(Root):
                 for n, a, b in steps[i : i + most]:
                     copy_pieces(memory, place[a:b], found[n], low[a:b] - n * block, high[a:b] - low[a:b])
         return wanted.nbytes, self._address.requests - before
+
+    def _read_ranges(self, part: Extents, end: npt.NDArray[np.int64], memory: Memory) -> bool:
+        """Read pieces that lie far apart by ranges of their own, which are not kept; whether it was done.
+
+        Whole blocks would be more than `SPARSE` times as many bytes.
+        """
+        offset = part.offset
+        if len(offset) < 2:
+            return False
+        begins = np.append(True, offset[1:] - np.maximum.accumulate(end)[:-1] > GAP)
+        first = np.flatnonzero(begins)
+        low, high = offset[first], np.maximum.reduceat(end, first)
+        nbytes, block = int((high - low).sum()), self._blocks.block
+        if not 1 < len(first) <= MOST_RANGES or nbytes > AT_ONCE:
+            return False
+        numbers = np.unique(np.concatenate((low // block, (high - 1) // block)))
+        if self._blocks.missing(numbers.tolist()) * block < SPARSE * nbytes:
+            return False
+        got = self._address.fetch(list(zip(low.tolist(), high.tolist(), strict=True)))
+        for data, start, a, b in zip(got, low.tolist(), first, [*first[1:], len(offset)], strict=True):
+            copy_pieces(memory, part.place[a:b], np.frombuffer(data, np.uint8), offset[a:b] - start, part.length[a:b])
+        return True
 
     def _write(self, extents: Extents, memory: Memory, collective: bool) -> int:
         raise AssertionError("a remote file is open for reading")

@@ -93,6 +93,27 @@ def test_columns_come_in_one_pass_of_long_ranges(
         assert len(server.requests) - before <= 4
 
 
+def test_rows_that_lie_far_apart_bring_little_besides(server: Server, tmp_path: Path) -> None:
+    """2 KiB of each MiB: no whole blocks; what comes often is still kept."""
+    values = np.random.default_rng(4).random((16, 512), np.float32)
+    with pnc_vol.File(tmp_path / "far.nc", "w") as f:
+        f.create_dataset("x", (16, 1 << 18), "f4")[:, 100:612] = values
+    with pnc_vol.File(f"{server.url}/far.nc") as f:
+        f["x"][0, 0]
+        before, requests = server.sent, len(server.requests)
+        assert (f["x"][:, 100:612] == values).all()
+        assert server.sent - before <= 1.25 * values.nbytes
+        assert len(server.requests) - requests <= 16
+        assert (f["x"][::3, 200:300] == values[::3, 100:200]).all()
+        many = [f["x"].iget((i, slice(100, 612))) for i in (15, 3, 9)]
+        f.wait_all(many)
+        assert all((request.array == values[i]).all() for request, i in zip(many, (15, 3, 9), strict=True))
+        requests = len(server.requests)
+        for _ in range(2):
+            assert (f["x"][7, 100:612] == values[7]).all()
+        assert len(server.requests) - requests == 1
+
+
 def test_a_header_of_ten_megabytes_takes_four_requests(server: Server, tmp_path: Path) -> None:
     with pnc_vol.File(tmp_path / "wide.nc", "w") as f:
         for i in range(10):
@@ -248,13 +269,16 @@ def test_other_stores_are_looked_at_again(monkeypatch: pytest.MonkeyPatch, tmp_p
     memory.rm("/m.nc")
 
 
-def test_extents_in_any_order(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("gap", [1 << 16, 50])
+def test_extents_in_any_order(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gap: int) -> None:
+    """By whole blocks, and by ranges of their own where the pieces are short and far from each other."""
+    monkeypatch.setattr("pnc_vol.remote.driver.GAP", gap)
     content = np.random.default_rng(1).integers(0, 256, 100_000, np.uint8)
     (tmp_path / "bytes").write_bytes(content.tobytes())
     rng = np.random.default_rng(2)
     root = open_stack("remote(block_bytes=777, cache_bytes=20000)", f"{server.url}/bytes", writable=False)
-    for n in (1, 3, 200):
-        length = rng.integers(0, 900, n)
+    for n, longest in ((1, 900), (3, 900), (200, 900), (3, 9), (20, 90), (300, 2)):
+        length = rng.integers(0, longest, n)
         offset = rng.integers(0, 100_400, n)
         place = np.cumsum(length) - length
         memory = np.full(int(length.sum()), 7, np.uint8)
