@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pnc_vol import plugins
+from pnc_vol.testing.mpi import remove_segments
 
 if sys.dont_write_bytecode and not sys.pycache_prefix:
     # The tests start hundreds of processes, and each would spend half of its time compiling what it imports. Who wants
@@ -237,6 +238,9 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = _left_out
+    else:
+        # of tests that kill ranks
+        remove_segments()
 
 
 @pytest.hookimpl(optionalhook=True)

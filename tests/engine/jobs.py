@@ -33,7 +33,7 @@ import stand_in
 from stand_in import MESSAGE
 
 import pnc_vol
-from pnc_vol.testing.mpi import find_mpiexec
+from pnc_vol.testing.mpi import find_mpiexec, remove_segments
 
 LIMIT = 60
 """Seconds of a job."""
@@ -77,6 +77,8 @@ class Jobs:
         except subprocess.TimeoutExpired:
             job.kill()
             raise AssertionError(f"a job of {ranks} ranks hangs: {job.communicate()[0][-6000:]!r}") from None
+        if job.returncode:
+            remove_segments()
         return job.returncode, told
 
 
