@@ -46,7 +46,7 @@ AT_ONCE = 64 << 20
 SPARSE = 4
 """Blocks that hold so many times the bytes that are wanted are not worth their way."""
 GAP = CALL_COST // 16
-"""Bytes between two ranges of such a read that are fetched with them: requests at the same time cost less than alone."""
+"""Bytes between two ranges of such a read that come with them: requests at the same time cost less than alone."""
 MOST_RANGES = 1024
 """Requests of such a read: of more of them a server may want a rest."""
 
