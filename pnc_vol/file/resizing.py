@@ -51,16 +51,16 @@ def resize(session: Session, node: DatasetNode, shape: Shape) -> None:
     FlushError, OSError
         The queue was full and could not be written out.
     """
-    parts = list(_parts(node, shape))
-    sums = [(part, its_shape) for part, its_shape in parts if part.element.kind == "composite"]
-    variables = [(part, its_shape) for part, its_shape in parts if part.element.kind != "composite"]
-    anew = [(part, its_shape) for part, its_shape in variables if not _by_records(part, its_shape)]
     # Rank 0 reads what all ranks wrote, also those of other nodes.
-    apart = bool(anew) and (session.comm.size > 1 or session.posted.queue.logged)
+    apart = (session.comm.size > 1 or session.posted.queue.logged) and any(_anew(*part) for part in _parts(node, shape))
     if apart:
         session.flush(carried=True)
+    # the flush has given rows that were posted new variables
+    parts = list(_parts(node, shape))
+    sums = [(part, its_shape) for part, its_shape in parts if part.element.kind == "composite"]
+    anew = [(part, its_shape) for part, its_shape in parts if _anew(part, its_shape)]
     rows = [composite_values.reshaped(session, part, its_shape) for part, its_shape in sums]
-    by_records = [(part, its_shape) for part, its_shape in variables if _by_records(part, its_shape)]
+    by_records = [one for one in parts if one[0].element.kind != "composite" and _by_records(*one)]
     changes = [Change(part, its_shape, (part.shape or (0,))[0]) for part, its_shape in by_records]
     if anew or any(change.shape[0] <= change.old for change in changes):
         complete_posted(session)
@@ -116,6 +116,11 @@ def _parts(node: DatasetNode, shape: Shape) -> Iterator[tuple[DatasetNode, Shape
 def _by_records(node: DatasetNode, shape: Shape) -> bool:
     """Whether only the number of records changes."""
     return node.is_record and shape[1:] == (node.shape or ())[1:]
+
+
+def _anew(node: DatasetNode, shape: Shape) -> bool:
+    """Whether a dataset is a variable that must become a new one."""
+    return node.element.kind != "composite" and not _by_records(node, shape)
 
 
 class Change(NamedTuple):

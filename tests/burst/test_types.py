@@ -193,6 +193,19 @@ def test_rows_of_varying_length_wait_in_memory_and_say_so(
         assert "rows" not in f
 
 
+@pytest.mark.filterwarnings("ignore:arrays of varying length:pnc_vol.PncVolWarning")
+def test_rows_that_were_posted_are_there_in_another_shape(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    """They have new variables since the flush with which a resize begins."""
+    with pnc_vol.File(tmp_path / "a.nc", "w", ordered=True, **options_of(logs)) as f:
+        rows = f.create_dataset("rows", (1, 2), pnc_vol.vlen_dtype("i4"), maxshape=(1, 4))
+        f.create_dataset("x", (5,), "i4").iput(slice(None), np.arange(5)).wait()
+        rows[0, 1] = [1, 2]
+        rows.resize(3, axis=1)
+    with pnc_vol.File(tmp_path / "a.nc") as f:
+        assert sorted(f) == ["rows", "x"]
+        assert [row.tolist() for row in f["rows"][0]] == [[], [1, 2], []]
+
+
 def test_the_log_of_a_compound_is_of_another_file(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     for name, dtype in (("f.nc", "i4,f4"), ("other.nc", "i4,f8")):
         with pnc_vol.File(tmp_path / name, "w") as f:
