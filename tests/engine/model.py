@@ -142,6 +142,7 @@ class Data:
 
     values : array, of objects for texts and rows; with the axes of one element behind.
     posted : bool[shape], elements that were posted since the last flush.
+    cost : int, bytes that these posts take at most, with what describes them.
     attached : bool, scales are attached to it, so that it cannot become one.
     """
 
@@ -153,6 +154,7 @@ class Data:
     posted: Array = field(default_factory=lambda: np.zeros(0, bool))
     scale: bool = False
     attached: bool = False
+    cost: int = 0
 
     @property
     def shape(self) -> Shape:
@@ -195,6 +197,8 @@ class Data:
         self.values.reshape(-1, *inner)[chosen] = new[()] if new.ndim == 0 else new
         self.posted = self.posted.copy()
         self.posted.reshape(-1)[chosen] = True
+        # a list of elements has a row for each, of the memory and of the log
+        self.cost += 200 + chosen.size * (self.values.itemsize + max(160, 16 * len(self.shape)))
 
     def resize(self, shape: Shape) -> None:
         """Keep what is in both shapes."""
@@ -274,7 +278,7 @@ class Model:
         """Nothing is posted any more."""
         for path in self.paths(Data):
             data = self.objects[path]
-            data.posted = np.zeros(data.shape, bool)
+            data.posted, data.cost = np.zeros(data.shape, bool), 0
 
     def closed(self) -> None:
         """The session has ended."""
