@@ -197,8 +197,11 @@ class Round:
         while not self.over.is_set() and next(self.counter) < reads:
             self._again(lambda: self._read(self.file, chance))
 
-    def _again(self, act: Callable[[], None]) -> None:
-        """Do something with the file that is open; once more with the next one, if it is closed meanwhile."""
+    def _again(self, act: Callable[[], None]) -> bool:
+        """Do something with the file that is open; once more with the next one, if it is closed meanwhile.
+
+        False: it was not done, as the round is over.
+        """
         while not self.over.is_set():
             file = self.file
             try:
@@ -207,7 +210,8 @@ class Round:
                 while self.file is file and not self.over.is_set():
                     time.sleep(1e-4)
             else:
-                return
+                return True
+        return False
 
     # -------------------------------------------------------------------------------------------- reading
 
@@ -275,14 +279,12 @@ class Round:
     def _post(self, chance: random.Random) -> None:
         post, name = self.posts + 1, chance.choice(list(SHAPES))
         if name == "records" and chance.random() < 0.3 and self.length < 400:
-            self._again(lambda: self.file["records"].resize(self.length + 1, axis=0))
-            self.length += 1
+            self.length += self._again(lambda: self.file["records"].resize(self.length + 1, axis=0))
         if name == "rows":
             i = chance.randrange(SHAPES[name][0])
             self.begun[name][i] = post
             value = np.full(chance.randrange(1, 9), encoded(name, self.places[name][i], post))
-            self._again(lambda: self.file["rows"].__setitem__(i, value))
-            if not self.over.is_set():
+            if self._again(lambda: self.file["rows"].__setitem__(i, value)):
                 self.done[name][i] = post
         else:
             shape = (self.length, *SHAPES[name][1:]) if name == "records" else SHAPES[name]
@@ -290,8 +292,7 @@ class Round:
             places = np.array(picked(self.places[name], chosen))
             self._mark(self.begun[name], places, post)
             values, asked = encoded(name, places, post), chance.random() < 0.2
-            self._again(lambda: self._put(self.file[name], chosen, values, asked))
-            if not self.over.is_set():
+            if self._again(lambda: self._put(self.file[name], chosen, values, asked)):
                 self._mark(self.done[name], places, post)
         self.posts = post
         if chance.random() < 0.05:
