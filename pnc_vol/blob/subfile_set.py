@@ -190,6 +190,8 @@ class SubfileSet(BlobSet[BlobFiles]):
         canonical, uids = layout.header, layout.uids
         new = self.agree(session, canonical, uids, PostedRuns(batches))
         decided = self._decided = self._decided.followed_by(new, uids)
+        for member in self.members:
+            member.sizes += (MapSizes.of(self._part(member, made)) for made in new.maps.values())
         self.driver.in_files, self.driver.direct = lambda: EMPTY, [] if self.holds_back else None
         crosses, self._crossed = self._crossed or new.crosses, new.crosses
         if new.afar or crosses:
@@ -204,7 +206,6 @@ class SubfileSet(BlobSet[BlobFiles]):
             # What stands for it is in the other subfiles, and must be there for good when subfile 0 forgets it.
             durable = True
         for member in self.members:
-            member.sizes += (MapSizes.of(self._part(member, made)) for made in new.maps.values())
             self._define(member, canonical, uids, nodes, decided, gone)
             self._lose(member, lost)
             if not session.disk.keep_unpublished:

@@ -15,6 +15,7 @@ import pytest
 from kills import forked, kill_after
 
 import pnc_vol
+from pnc_vol.testing.faults import FaultSystem
 
 
 def test_a_log_that_is_left_is_told_of(tmp_path: pathlib.Path) -> None:
@@ -38,6 +39,20 @@ def test_a_log_that_is_left_is_told_of(tmp_path: pathlib.Path) -> None:
     assert report.replayed == 1
     with pnc_vol.File(path) as f:
         assert f["x"][...].tolist() == [0, 5, 0, 0]
+
+
+def test_a_flush_whose_drain_failed_is_tried_again(tmp_path: pathlib.Path) -> None:
+    """The maps of new datasets are agreed before the caches of the subfiles are drained."""
+    path, hints = tmp_path / "set.nc", {"e10_cache_path": str(tmp_path)}
+    failing = FaultSystem(fail_at=1, calls=("unlink",))
+    f = pnc_vol.File(path, "w", layout="blob", publish="close", hints=hints, system=failing)
+    f.create_dataset("early", (), "i4").iput((), 2).wait()
+    f.create_dataset("x", (5, 4), "i4", maxshape=(5, 8)).resize(6, axis=1)
+    with pytest.raises(OSError, match="call close"):
+        f.close()
+    f.close()
+    with pnc_vol.File(path) as f:
+        assert (f["early"][()], f["x"].shape, f["x"][...].any()) == (2, (5, 6), False)
 
 
 def test_a_file_in_memory_is_one_file() -> None:
