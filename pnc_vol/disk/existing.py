@@ -43,7 +43,7 @@ __all__ = ["Existing", "header_of", "open_existing", "replaced_too_often", "unch
 _AT_ONCE = 10
 """Of these, those without a pause before them."""
 _PAUSE = 0.001
-_FIRST_READ = 64 << 10
+_FIRST_READ, _PIECE = 64 << 10, 16 << 20
 
 
 class Existing(NamedTuple):
@@ -126,11 +126,10 @@ def unchanged(system: System, path: str, known: Existing) -> bool:
         return False
     try:
         there = system.fstat(fd)
-        raw = bytearray(len(known.content))
-        del raw[read_at(system, fd, memoryview(raw), 0) :]
+        begins = _begins_with(partial(read_at, system, fd), known.content)
     finally:
         system.close(fd)
-    same = (there.st_dev, there.st_ino) == known.key and there.st_size == known.size and raw == known.content
+    same = (there.st_dev, there.st_ino) == known.key and there.st_size == known.size and begins
     return same and recover(system, path, writable=False, target=real) is None
 
 
@@ -171,13 +170,20 @@ def _as_reader(system: System, fd: int, path: str, real: str, like: Existing | N
             return None
         if (now.st_dev, now.st_ino) != key:
             return None
-        again = bytearray(len(raw))
-        del again[read(memoryview(again), 0) :]
-        if journal == instead and now.st_size == size and again == raw:
+        if journal == instead and now.st_size == size and _begins_with(read, raw):
             decoded, content = _good(outcome)
             return Existing(fd, key, size, decoded, content)
         instead, size = journal, now.st_size
     return None
+
+
+def _begins_with(read: Read, content: bytes) -> bool:
+    """Whether a file still begins so; it is read in pieces."""
+    for at in range(0, len(content), _PIECE):
+        there = bytearray(min(_PIECE, len(content) - at))
+        if read(memoryview(there), at) < len(there) or there != content[at : at + len(there)]:
+            return False
+    return True
 
 
 def _key_of(system: System, path: str) -> tuple[int, int] | None:
@@ -224,11 +230,11 @@ def _parsed(
     if like is not None:
         wanted = min(size, max(wanted, len(like.content) + _FIRST_READ))
     while True:
-        data = bytearray(wanted)
-        del data[read(memoryview(data), 0) :]
-        raw = bytes(data)
-        if instead is not None:
-            data[: len(instead)] = instead
+        memory = bytearray(wanted)
+        raw = bytes(memoryview(memory)[: read(memoryview(memory), 0)])
+        # A damaged header may say that it is as long as a large file, which is held once then, and in one form.
+        del memory
+        data = raw if instead is None else instead + raw[len(instead) :]
         try:
             # the file may end where the writing of its new header was cut short
             decoded = decode(data, file_size=max(size, len(instead or b"")), hints=Hints(known, part=first))
@@ -242,7 +248,7 @@ def _parsed(
         except FormatError as error:
             text = f"{path}: {error}"
             return raw, type(error)(text, offset=error.offset, field=error.field, value=error.value)
-        return raw[: decoded.nbytes], (decoded, bytes(data[: decoded.nbytes]))
+        return raw[: decoded.nbytes], (decoded, data[: decoded.nbytes])
 
 
 def _attributes(of: Existing) -> list[tuple[bytes, tuple[Attr, ...]]]:

@@ -6,6 +6,7 @@ import errno
 import os
 import pathlib
 import shutil
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -188,3 +189,19 @@ def test_opening_for_reading_makes_few_calls(tmp_path: pathlib.Path) -> None:
     calls = [call.name for call in system.log if call.name not in ("realpath", "lstat")]
     # is it there; the file, its key, its header; is there a journal; is the name still its own; is the header the same
     assert calls == ["stat", "open", "fstat", "pread_into", "open", "stat", "pread_into", "close"]
+
+
+def test_a_header_as_long_as_a_large_file_is_held_once(tmp_path: pathlib.Path) -> None:
+    """And what is made of it: here an attribute, behind which something is wrong."""
+    path, size = tmp_path / "a.nc", 16 << 20
+    head = b"CDF\x05" + bytes(8) + bytes(12) + (12).to_bytes(4, "big") + (1).to_bytes(8, "big")
+    head += (1).to_bytes(8, "big") + b"a\0\0\0" + (2).to_bytes(4, "big") + size.to_bytes(8, "big")
+    path.write_bytes(head + b"x" * size + b"wrong" * 4)
+    tracemalloc.start()
+    try:
+        with pytest.raises(pnc_vol.FormatError, match=r"var\.tag at byte"):
+            pnc_vol.File(path)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 3.5 * size

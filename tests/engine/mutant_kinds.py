@@ -258,8 +258,9 @@ def of_pickle(folder: Path, names: list[str], chance: random.Random) -> None:
         # of the arguments that it gives to `File`
         tally.refused += 1
     except Exception as error:
-        # pickle's own: it raises whatever it likes, but not in our code
-        at = error.__traceback__
+        # pickle's own: it raises whatever it likes, but not in our code, and may make an object with nothing in it
+        made = isinstance(getattr(error, "obj", None), pnc_vol.HLObject) and not hasattr(error.obj, "_id")
+        at = None if made else error.__traceback__
         while at is not None:
             if "pnc_vol" in at.tb_frame.f_globals.get("__name__", ""):
                 raise
