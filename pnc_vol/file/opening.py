@@ -263,7 +263,8 @@ def _opened(
             driver.write_one(first, 0)
     elif comm.rank == 0:
         if findings or (layout.self_contained and found.size < end):
-            _warn(path or "", header, found.size if layout.self_contained else end, findings)
+            size = found.size if layout.self_contained else end
+            _warn(path or "", header, size, findings, writable=mode != "r")
         warn_of(path or "", tree.findings)
     return Opened(
         path=path if path is not None else "<memory>",
@@ -356,7 +357,7 @@ def _publish_new(location: Location, options: Options, comm: Comm) -> None:
     location.note_published()
 
 
-def _warn(path: str, header: Header, size: int, findings: Sequence[Finding]) -> None:
+def _warn(path: str, header: Header, size: int, findings: Sequence[Finding], *, writable: bool) -> None:
     missing = header_check.short_data(header, size) if size < data_end(header) else []
     if missing:
         total = sum(nbytes for _, nbytes in missing)
@@ -365,7 +366,9 @@ def _warn(path: str, header: Header, size: int, findings: Sequence[Finding]) -> 
         warn_outside(
             ShortFileWarning(
                 f"{path}: {total} bytes of data are missing at the end of the file, of {names}{more}; "
-                "they read as the fill value (strict=True makes reading them an error)",
+                "they read as the fill value (strict=True makes reading them an error)"
+                # nothing tells them from zeros that were written, once the file is longer
+                + (", and as 0 once data have been written behind them or moved" if writable else ""),
                 offset=size,
                 field="file_size",
                 value=size,

@@ -124,3 +124,17 @@ def test_data_that_a_header_claims_and_the_file_lacks_are_not_copied(path: pathl
         assert f["a"][:].tolist() == [0, 1, 2, 3]
         assert f["b"][:7].tolist() == [1, 1, 1, 1, 1, 0, 0]
     assert sum(call.nbytes for call in system.log if call.name.startswith("pwrite")) < 40_000
+
+
+def test_what_becomes_of_missing_data_is_said_when_a_file_is_opened_for_writing(path: pathlib.Path) -> None:
+    """As with the NetCDF C library, for which they are zeros from the beginning."""
+    with pnc_vol.File(path, "w", header_reserve=0) as f:
+        f.create_dataset("a", (100,), "i4", fillvalue=7)[:] = 1
+    os.truncate(path, os.path.getsize(path) - 8)
+    with pytest.warns(pnc_vol.ShortFileWarning, match="read as the fill value .* and as 0 once data .* moved"):
+        f = pnc_vol.File(path, "r+")
+    with f:
+        assert f["a"][-3:].tolist() == [1, 7, 7]
+        f.attrs["note"] = "n" * 9000
+    with pnc_vol.File(path) as f:
+        assert f["a"][-3:].tolist() == [1, 0, 0]
