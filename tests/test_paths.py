@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from plain_header import read_plainly
 
 import pnc_vol
+from pnc_vol.queue import backlog
 
 SHAPE = (6, 7)
 TYPES = ["i1", "u1", "i2", "i4", "u4", "i8", "u8", "f4", "f8", ">i2", ">f8"]
@@ -140,6 +142,48 @@ def test_reading_done_and_posted(
                 assert type(found) is type(wanted[index])
                 assert not np.ndim(found) or (found.flags.writeable and found.flags.c_contiguous)
             alike(other.wait(), by_list)
+
+
+acts = st.lists(
+    st.one_of(
+        st.tuples(st.just("post"), st.one_of(indices, indices.map(listed))),
+        st.tuples(st.just("add"), indices),
+        st.tuples(st.just("read"), indices),
+        st.tuples(st.just("flush"), st.just(...)),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=200)
+@given(acts, st.sampled_from(["f8", ">i2", "u1"]), st.booleans(), st.booleans(), st.booleans())
+def test_reading_beside_posts(
+    chosen: list[tuple[str, Any]], dtype: str, grows: bool, in_file: bool, sorts: bool
+) -> None:
+    """A run of which the last post has all, or some, or none, while the rows before are sorted, or are not yet."""
+    wanted = np.zeros(SHAPE, dtype)
+    with ExitStack() as stack:
+        if sorts:
+            stack.enter_context(patch.multiple(backlog, LEAST_TAIL=1, _LOOKS=0))
+        f = stack.enter_context(pnc_vol.File("beside.nc", "w", driver="memory"))
+        x = made(f, dtype, grows)
+        if in_file:
+            f.flush()
+        for number, (act, index) in enumerate(chosen, 1):
+            if act == "flush":
+                f.flush()
+            elif act == "read":
+                alike(x[index], wanted[index])
+                alike(x[listed(index)], wanted[listed(index)])
+            else:
+                if act == "add":
+                    x[index] += 1
+                else:
+                    x[index] = number
+                wanted[index] = wanted[index] + 1 if act == "add" else number
+        alike(x[...], wanted)
+        f.flush()
+        alike(x[...], wanted)
 
 
 plain = st.one_of(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents, Int64, Runs, before, distinct
 from pnc_vol.queue.batches import Batch, MemoryBatch
-from pnc_vol.queue.rows import COLUMNS, Lists, Rows, make_rows, pack_row
+from pnc_vol.queue.rows import COLUMNS, NO_ROWS, Lists, Rows, make_rows, pack_row
 
 __all__ = [
     "LEAST_BUDGET",
@@ -24,6 +24,7 @@ __all__ = [
     "ROW_COST",
     "Backlog",
     "Sorted",
+    "lay_last",
     "lay_over",
     "near",
     "rows_of_request",
@@ -129,6 +130,9 @@ Bytes = npt.NDArray[np.uint8]
 LEAST_TAIL = 512
 """Rows posted since the last sorting that a read looks through one by one."""
 
+_LOOKS = 8
+"""Times that reads look through rows until they are sorted, which takes as long: most programs read once, if at all."""
+
 
 class Sorted:
     """The first rows of a variable, sorted and without what later ones of them overwrote.
@@ -136,41 +140,65 @@ class Sorted:
     Reads that come between posts would otherwise look through all rows each time.
 
     count : int, rows that it stands for.
-    rows : int64[n, 5], sorted by first element, disjoint.
+    looked : int, rows behind these that reads have looked through.
+    begin, end, place : int64[n], elements and addresses of disjoint rows; each column by itself, for `searchsorted`.
+    width : int, bytes of an element.
     """
 
-    __slots__ = ("count", "rows")
+    __slots__ = ("begin", "count", "end", "looked", "place", "width")
 
-    def __init__(self, count: int, rows: Rows) -> None:
-        self.count = count
-        self.rows = rows
+    def __init__(self, count: int, begin: Int64, end: Int64, place: Int64, width: int) -> None:
+        self.count, self.looked = count, 0
+        self.begin, self.end, self.place, self.width = begin, end, place, width
 
     @classmethod
     def of(cls, rows: Rows) -> Sorted:
         """Sort rows that stand in the order of posting."""
         widths = rows[:, 4]
         if not len(rows) or bool((widths != widths[0]).any()):
-            return cls(0, rows[:0].copy())
+            none = np.empty(0, np.int64)
+            return cls(0, none, none, none, 1)
         width = int(widths[0])
         kept = last_wins(Extents(rows[:, 1] * width, rows[:, 2] * width, np.ascontiguousarray(rows[:, 3])))
-        sorted_rows = np.empty((len(kept.offset), COLUMNS), np.int64)
-        sorted_rows[:, 0] = 0
-        sorted_rows[:, 1] = kept.offset // width
-        sorted_rows[:, 2] = kept.length // width
-        sorted_rows[:, 3] = kept.place
-        sorted_rows[:, 4] = width
-        return cls(len(rows), sorted_rows)
+        return cls(len(rows), kept.offset // width, (kept.offset + kept.length) // width, kept.place, width)
+
+    def is_short(self, rows: int) -> bool:
+        """Whether what was posted since, of `rows` in all, is better looked through once more than sorted."""
+        behind = rows - self.count
+        self.looked += behind
+        return behind <= LEAST_TAIL or self.looked <= _LOOKS * rows
 
     def near(self, low: int, high: int) -> Rows:
         """The rows that reach into the elements from `low` to `high`."""
-        first = max(int(np.searchsorted(self.rows[:, 1], low, side="right")) - 1, 0)
-        last = int(np.searchsorted(self.rows[:, 1], high, side="left"))
-        return self.rows[first:last]
+        first, last = int(self.end.searchsorted(low, "right")), int(self.begin.searchsorted(high))
+        if first >= last:
+            return NO_ROWS
+        rows = np.zeros((last - first, COLUMNS), np.int64)
+        rows[:, 1] = begin = self.begin[first:last]
+        rows[:, 2] = self.end[first:last] - begin
+        rows[:, 3], rows[:, 4] = self.place[first:last], self.width
+        return rows
 
 
-def near(rows: Rows, low: int, high: int, before_request: int) -> Rows:
-    """Those rows, of requests with a smaller number, that reach into the elements from `low` to `high`."""
-    return rows[(rows[:, 1] < high) & (rows[:, 1] + rows[:, 2] > low) & (rows[:, 0] < before_request)]
+def near(rows: Rows, low: int, high: int, before_request: int | None = None) -> Rows:
+    """Those rows, of requests with a smaller number, that reach into the elements from `low` to `high`; copied."""
+    begin = rows[:, 1]
+    reach = begin < high
+    reach &= begin + rows[:, 2] > low
+    if before_request is not None:
+        reach &= rows[:, 0] < before_request
+    at = reach.nonzero()[0]
+    return rows[at] if at.size else NO_ROWS
+
+
+def lay_last(batch: Batch, uid: int, rows: Rows, low: int, high: int, target: Bytes, itemsize: int) -> bool:
+    """Copy the elements from `low` to `high`, if the last row holds them all; False if it does not."""
+    _, begin, count, address, width = rows[-1].tolist()
+    if begin > low or begin + count < high or width != itemsize:
+        return False
+    piece = np.array((0, address + (low - begin) * width, (high - low) * width), np.int64)
+    batch.copy(uid, target, piece[:1], piece[1:2], piece[2:])
+    return True
 
 
 def lay_over(batch: Batch, uid: int, rows: Rows, wanted: Extents, target: Bytes, itemsize: int) -> None:

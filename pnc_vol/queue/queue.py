@@ -25,10 +25,10 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.backlog import LEAST_TAIL, Backlog, Sorted, lay_over, near
+from pnc_vol.queue.backlog import Backlog, Sorted, lay_over, near
 from pnc_vol.queue.batches import Batch, UserArrayBatch, without
 from pnc_vol.queue.memory import MemoryStore
-from pnc_vol.queue.rows import NO_ROWS, Listed, make_rows
+from pnc_vol.queue.rows import NO_ROWS, Listed, Rows, make_rows
 from pnc_vol.queue.stores import Capabilities, Store
 
 if TYPE_CHECKING:
@@ -330,7 +330,39 @@ class Queue:
 
     # --------------------------------------------------------------------------------- reading back
 
-    def overlay(self, uid: int, wanted: Extents, target: Bytes, itemsize: int, before_request: int) -> None:
+    def reaching(self, uid: int, low: int, high: int, before_request: int | None = None) -> list[tuple[Batch, Rows]]:
+        """What is posted of a variable's elements from `low` to `high`: rows, with the batch that has their bytes.
+
+        In the order of posting, copied; only of requests with a smaller number than `before_request`.
+        """
+        backlog, store = self.backlog, self.store
+        found: list[tuple[Batch, Rows]] = []
+        # The open batch stays open: a program that reads after each post would leave one batch a post behind.
+        if backlog.closed or backlog.lists.open:
+            batches: list[Batch] = list(backlog.closed)
+            if (listed := store.open_lists(uid)) is not None:
+                batches.append(listed)
+            for batch in batches:
+                for item in batch.items(uid):
+                    rows = item.rows() if isinstance(item, Listed) else item
+                    found.append((batch, near(rows, low, high, before_request)))
+        if uid in backlog.tables:
+            batch = store.open_batch(uid)
+            rows = backlog.open_rows(uid)
+            # a post that was interrupted may have left a table without rows
+            if rows.size and before_request is not None and before_request <= int(rows[-1, 0]):
+                found.append((batch, near(rows, low, high, before_request)))
+            else:
+                known = backlog.sorted.get(uid)
+                if known is None:
+                    known = backlog.sorted[uid] = Sorted.of(rows[:0])
+                if not known.is_short(len(rows)):
+                    known = backlog.sorted[uid] = Sorted.of(rows)
+                found.append((batch, known.near(low, high)))
+                found.append((batch, near(rows[known.count :], low, high)))
+        return [item for item in found if len(item[1])]
+
+    def overlay(self, uid: int, wanted: Extents, target: Bytes, itemsize: int, before_request: int | None) -> None:
         """Put what is posted for a variable over what the file holds.
 
         Parameters
@@ -340,29 +372,10 @@ class Queue:
             ``offset`` counts bytes of elements from the variable's first one; ``place`` is the place in `target`.
         target : uint8[...], in file form.
         itemsize : int, bytes of an element in `target`.
-        before_request : int
+        before_request : int or None
             Only requests with a smaller number count.
         """
         low = int(wanted.offset.min()) // itemsize
         high = -(-int((wanted.offset + wanted.length).max()) // itemsize)
-        backlog, store = self.backlog, self.store
-        # The open batch stays open: a program that reads after each post would leave one batch a post behind.
-        batches: list[Batch] = list(backlog.closed)
-        if (listed := store.open_lists(uid)) is not None:
-            batches.append(listed)
-        for batch in batches:
-            for item in batch.items(uid):
-                rows = item.rows() if isinstance(item, Listed) else item
-                lay_over(batch, uid, near(rows, low, high, before_request), wanted, target, itemsize)
-        if uid in backlog.tables:
-            batch = store.open_batch(uid)
-            rows = backlog.open_rows(uid)
-            # a post that was interrupted may have left a table without rows
-            if rows.size and before_request <= int(rows[-1, 0]):
-                lay_over(batch, uid, near(rows, low, high, before_request), wanted, target, itemsize)
-                return
-            known = backlog.sorted.get(uid)
-            if known is None or len(rows) - known.count > max(LEAST_TAIL, known.count // 8):
-                known = backlog.sorted[uid] = Sorted.of(rows)
-            lay_over(batch, uid, known.near(low, high), wanted, target, itemsize)
-            lay_over(batch, uid, near(rows[known.count :], low, high, before_request), wanted, target, itemsize)
+        for batch, rows in self.reaching(uid, low, high, before_request):
+            lay_over(batch, uid, rows, wanted, target, itemsize)

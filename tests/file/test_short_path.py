@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,24 @@ def test_posts_of_all_kinds_take_few_calls() -> None:
         f.wait_all()
         assert calls_again(lambda: x.iget(3)) <= 9
         f.wait_all()
+
+
+def test_a_read_beside_posts_costs_the_same_whatever_is_posted() -> None:
+    with pnc_vol.File("beside.nc", "w", driver="memory") as f:
+        x = f.create_dataset("x", data=np.zeros((3000, 4)))
+        f.flush()
+        plain = calls_again(lambda: x[2500])
+        costs = []
+        for many in (1, 10, 2000):
+            for i in range(many):
+                x[i] = i
+            # apart from all that is posted, all of one post, and a part of one with what the file has
+            some = slice(many - 1, many + 1)
+            costs.append([calls_again(partial(x.__getitem__, index)) for index in (2500, 0, some)])
+            assert x[some].tolist() == [[many - 1] * 4, [0] * 4]
+        assert costs[0] == costs[1] == costs[2]
+        for cost, most in zip(costs[0], (14, 6, 50), strict=True):
+            assert cost <= plain + most
 
 
 def test_small_posts_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Reads of runs of numbers that lie in the file: what most reads are, in few steps, from the file into the result.
 
-Knows: places of variables, indices, runs, drivers. Does not know: fill values, writes that are not flushed; who calls
+Knows: places of variables, indices, runs, drivers, what is posted of a run. Does not know: fill values; who calls
 falls back to `fetch` where these matter: None or False here always means "read it in the general way".
 
 Rules
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import CALL_COST
+from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.model import MOST_AXES, one_extent
 from pnc_vol.extents.place import FewRuns, few_runs
 from pnc_vol.file.reads.execute import read_numbers, read_strided
@@ -28,6 +29,9 @@ from pnc_vol.flush.stream import BLOCK
 from pnc_vol.late import late
 from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.backlog import lay_last, lay_over
+from pnc_vol.queue.batches import Batch
+from pnc_vol.queue.rows import Rows
 
 if TYPE_CHECKING:
     from pnc_vol.file.reads import gathered
@@ -85,21 +89,51 @@ def facts_of(session: Session, node: DatasetNode) -> Facts | None:
 
 
 def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
-    """What ``ds[args]`` is, if that is a run of numbers in the file that nobody posted to."""
+    """What ``ds[args]`` is, if that is a run of numbers of which all is in the file, or the last that was posted."""
     # What most variables have is looked up here: the calls of a small read cost as much as the system's.
     facts = session.disk.layout.facts.get(node.uid) or facts_of(session, node)
-    if facts is None and session.file_set is None:
-        return None
-    if session.writable and session.posted.queue.has(node.uid):
+    posted = session.writable and session.posted.queue.has(node.uid)
+    if facts is None and session.file_set is None and not posted:
         return None
     found = few_runs(node.shape or (), args)
     if found is None:
         return None
+    if posted:
+        start, nelems, _, number, step = found
+        reaching = session.posted.queue.reaching(node.uid, start, start + (number - 1) * step + nelems)
+        if reaching:
+            return _read_posted(session, node, facts, found, reaching) if number == 1 else None
     if found[3] > 1:
         return None if facts is None else _read_rows(session, node, facts, found)
     if facts is None:
-        return gathered.read_gathered(session, node, found[0], found[1], found[2])
+        gathers = session.file_set is not None
+        return gathered.read_gathered(session, node, found[0], found[1], found[2]) if gathers else None
     return read_run(session, node, facts, found[0], found[1], found[2])
+
+
+def _read_posted(
+    session: Session, node: DatasetNode, facts: Facts | None, found: FewRuns, reaching: list[tuple[Batch, Rows]]
+) -> Array | None:
+    """One run of elements of which some, or all, were posted; None if the others are not in the file in one piece."""
+    start, nelems, shape, _, _ = found
+    element, uid, last = node.element, node.uid, reaching[-1]
+    if element.kind != "number" or not nelems or len(shape) > MOST_AXES:
+        return None
+    out, itemsize = np.empty(shape, element.dtype), element.itemsize
+    in_file_form = out.reshape(-1).view(element.file_dtype)
+    raw = in_file_form.view(np.uint8)
+    # Mostly one post has all of it: then the file is not asked.
+    if not lay_last(last[0], uid, last[1], start, start + nelems, raw, itemsize):
+        try:
+            if facts is None or read_run(session, node, facts, start, nelems, in_file_form.shape, in_file_form) is None:
+                return None
+        except NotSyncedError:
+            return None
+        for batch, rows in reaching:
+            lay_over(batch, uid, rows, one_extent(start * itemsize, raw.nbytes), raw, itemsize)
+    if out.dtype != element.file_dtype:
+        out.byteswap(True)
+    return out
 
 
 def read_run(

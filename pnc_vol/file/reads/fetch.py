@@ -46,8 +46,6 @@ __all__ = ["complete", "complete_all", "complete_posted", "complete_together", "
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
-_LATEST = 1 << 62
-
 _ALONE = 64
 """Bytes of a posted read from which on it is read by itself, where it belongs, in costs of a call of the driver."""
 
@@ -95,7 +93,7 @@ def read(
         if own is None:
             raise
         raw = own
-    _lay_over(session, node, found, raw, _LATEST)
+    _lay_over(session, node, found, raw, None)
     return decode(raw, element, shape)
 
 
@@ -425,11 +423,11 @@ def _only_posted(session: Session, node: DatasetNode, found: Runs) -> Bytes | No
     """Memory for elements of which this rank posted every one, so that the file need not be asked; else None."""
     raws = [np.full(int(found.length.sum()) * node.element.itemsize, byte, np.uint8) for byte in (0, 255)]
     for raw in raws:
-        _lay_over(session, node, found, raw, _LATEST)
+        _lay_over(session, node, found, raw, None)
     return raws[0] if bool((raws[0] == raws[1]).all()) else None
 
 
-def _lay_over(session: Session, node: DatasetNode, found: Runs, raw: Bytes, before_request: int) -> None:
+def _lay_over(session: Session, node: DatasetNode, found: Runs, raw: Bytes, before_request: int | None) -> None:
     queue, width = session.posted.queue, node.element.itemsize
     if queue.has(node.uid) and len(raw):
         length = found.length * width
