@@ -25,7 +25,14 @@ SHAPE = (6, 7)
 TYPES = ["i1", "u1", "i2", "i4", "u4", "i8", "u8", "f4", "f8", ">i2", ">f8"]
 
 axes = st.one_of(st.slices(6).filter(lambda one: one.step is None or one.step > 0), st.integers(0, 5))
-indices = st.one_of(axes, st.just(...), st.tuples(axes, axes))
+rows = st.lists(st.integers(-6, 5), max_size=5)
+picks = st.one_of(
+    rows.filter(len),
+    rows.filter(len).map(sorted),
+    st.lists(st.integers(0, 5), min_size=1, unique=True).map(sorted).map(partial(np.array, dtype="u1")),
+    st.lists(st.booleans(), min_size=6, max_size=6).map(np.array),
+)
+indices = st.one_of(axes, st.just(...), st.tuples(axes, axes), picks, picks.map(lambda pick: (pick, slice(None))))
 numbers = st.one_of(
     st.integers(-(2**66), 2**66),
     st.integers(-300, 300),
@@ -35,13 +42,13 @@ numbers = st.one_of(
 
 
 def listed(index: Any) -> Any:
-    """The same selection with a list along the first axis, for which no short path is."""
+    """The same selection with a list along the first axis and an ellipsis, for which no short path is."""
     first, *rest = index if isinstance(index, tuple) else (index,)
     if first is ...:
         first = slice(None)
     if isinstance(first, int):
-        return (np.array([first]), *rest)
-    return (np.arange(SHAPE[0])[first], *rest)
+        return (np.array([first]), *rest, ...)
+    return (np.arange(SHAPE[0])[first], *rest, ...)
 
 
 def made(f: Any, dtype: str, grows: bool) -> Any:

@@ -70,6 +70,7 @@ GOALS = [
     Goal("small", "a script that writes one dataset, without bytecode", "h5py", 1.0),
     Goal("small", "a record of 100 numbers and a flush", "h5py", 1.0),
     Goal("small", "an attribute and a flush", "h5py", 1.0),
+    Goal("small", "an attribute of the file and a flush", "h5py", 1.0),
     Goal("records", "a flush every 50, write", "PnetCDF-Python", 1.0),
     Goal("posts", "iput of rows of 16", "PnetCDF-Python", 0.75),
     Goal("posts", "posts of 1,048,576 bytes", "os.pwrite", 1 / 0.6),

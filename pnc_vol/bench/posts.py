@@ -1,8 +1,8 @@
 """``python -m pnc_vol.bench posts``: one small write of each kind, many times; recovery of the log of a killed job.
 
-A program writes rows, single numbers that are repeated, arrays of another type than the dataset's, lists, small blocks:
-each with one call, and the close at the end counts. pnc_vol also posts rows by ``iput``. The recovery is compared with
-a copy of as many bytes.
+A program writes rows, single numbers that are repeated, arrays of another type than the dataset's, lists, small blocks,
+rows that a list or a step picks: each with one call, and the close at the end counts. Or it adds to what is there.
+pnc_vol also posts rows by ``iput``. The recovery is compared with a copy of as many bytes.
 
 Knows: the works. Does not know: how peers make and open files (`peers.py`).
 """
@@ -49,13 +49,17 @@ ACTS = {
     "5 float64 to float32": _Act(lambda n: (5 * n,), "f4", _five, np.arange(5.0)),
     "a list of 5": _Act(lambda n: (5 * n,), "f8", _five, [1.0, 2.0, 3.0, 4.0, 5.0]),
     "a block of 2 x 10": _Act(lambda n: (2 * n, 40), "f8", lambda i: (slice(2 * i, 2 * i + 2), slice(10, 20)), 2.5),
+    "5 rows of 16 by a list": _Act(
+        lambda n: (10 * n, 16), "f8", lambda i: [10 * i + at for at in (0, 2, 3, 7, 9)], np.full((5, 16), 3.5)
+    ),
+    "every third of 90": _Act(lambda n: (90 * n,), "f8", lambda i: slice(90 * i, 90 * i + 90, 3), 4.5),
 }
 
 
 def works(scale: float) -> list[Work]:
     """The works, at `scale` times their real size."""
     made = [_written(f"{times(scale, 100_000):,} x {name}", act, scale) for name, act in ACTS.items()]
-    return [*made, _iput(scale), _recovery("200,000 posts of 64 bytes", times(scale, 200_000), 8, scale),
+    return [*made, _added(scale), _iput(scale), _recovery("200,000 posts of 64 bytes", times(scale, 200_000), 8, scale),
             _recovery("1,000 posts of 1 MiB", times(scale, 1_000), 1 << 17, scale)]  # fmt: skip
 
 
@@ -75,6 +79,26 @@ def _written(phase: str, act: _Act, scale: float) -> Work:
         found = peer.read()
         # What was not written is another fill value with each library.
         check(f"{phase}, {peer.path}", np.where(wanted == 0, 0, found), wanted)
+        clear(peer.path)
+
+    without = dict.fromkeys(("PnetCDF-Python", "os.pwrite"), NO_INDEX)
+    return Work({phase: (None, count)}, run, {phase: without})
+
+
+def _added(scale: float) -> Work:
+    count = times(scale, 10_000)
+    phase = f"{count:,} x one added to a row of 16"
+    wanted = np.random.default_rng(6).random((count, 16))
+
+    def run(peer: Any, watch: Watch) -> None:
+        clear(peer.path)
+        with watch(phase):
+            (x,) = peer.create({"x": (wanted.shape, wanted.dtype)})
+            x[:] = wanted - 1
+            for i in range(count):
+                x[i] += 1
+            peer.close()
+        check(f"{phase}, {peer.path}", peer.read(), wanted - 1 + 1)
         clear(peer.path)
 
     without = dict.fromkeys(("PnetCDF-Python", "os.pwrite"), NO_INDEX)

@@ -29,7 +29,14 @@ _OTHERS = dict.fromkeys(("netCDF4", "scipy", "PnetCDF-Python", "os.pwrite"), "is
 
 def works(scale: float) -> list[Work]:
     """The works, at `scale` times their real size."""
-    return [_life(scale), _script(kept=True), _script(kept=False), _steps(scale), _attributes(scale)]
+    return [
+        _life(scale),
+        _script(kept=True),
+        _script(kept=False),
+        _steps(scale),
+        _attributes(scale),
+        _attributes(scale, of_file=True),
+    ]
 
 
 def _life(scale: float) -> Work:
@@ -91,19 +98,20 @@ def _steps(scale: float) -> Work:
     return Work({phase: (None, count)}, run, {phase: _OTHERS})
 
 
-def _attributes(scale: float) -> Work:
+def _attributes(scale: float, *, of_file: bool = False) -> Work:
     count = times(scale, 5_000)
-    phase = f"{count:,} x an attribute and a flush"
+    phase = f"{count:,} x an attribute{' of the file' if of_file else ''} and a flush"
 
     def run(peer: Any, watch: Watch) -> None:
         clear(peer.path)
-        with watch(phase), peer.module.File(peer.path, "w") as f:
+        with watch(phase), peer.module.File(peer.path, "w", track_order=True) as f:
             x = f.create_dataset("x", data=np.arange(10.0), track_order=True)
+            attrs = (f if of_file else x).attrs
             for i in range(count):
-                x.attrs[f"a{i}"] = i
+                attrs[f"a{i}"] = i
                 f.flush()
-        stored = peer.attributes(peer.open()["x"])
-        peer.close()
+        with peer.module.File(peer.path) as f:
+            stored = dict((f if of_file else f["x"]).attrs)
         check(f"{phase}, {peer.path}", np.array([stored[f"a{i}"] for i in range(count)]), np.arange(count))
         clear(peer.path)
 

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 else:
     fancy = late("pnc_vol.extents.fancy")
 
-__all__ = ["FewRuns", "elements", "few_runs", "numbers", "place", "place_many", "runs", "split_rows"]
+__all__ = [
+    "FewRuns", "elements", "few_runs", "numbers", "picked_runs", "place", "place_many", "runs", "split_rows",
+]  # fmt: skip
+
+_ALL = slice(None)
 
 
 Shape = tuple[int, ...]
@@ -34,7 +38,7 @@ FewRuns = tuple[int, int, Shape, int, int]
 
 
 def few_runs(shape: Shape, args: Any) -> FewRuns | None:
-    """The runs that an index selects, if they are one or a few of equal length at equal distances: a block, a column.
+    """The runs that an index selects, if they are of equal length at equal distances: one, a block, a column, a step.
 
     As `runs` of its selection, for what most posts and reads are, without a selection; None for all other indices.
 
@@ -44,6 +48,8 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
     (8, 2, (2,), 1, 0)
     >>> few_runs((4, 6), (slice(1, 3), slice(2, 4)))
     (8, 2, (2, 2), 2, 6)
+    >>> few_runs((4, 6), slice(0, 4, 2))
+    (0, 6, (2, 6), 2, 12)
     """
     kind = type(args)
     if not shape:
@@ -87,8 +93,16 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
                     at, stop, stride = arg.indices(dim)
                 except (TypeError, ValueError):
                     return None
-                if stride != 1 or stop <= at:
+                if stride < 1 or stop <= at:
                     return None
+                count = -(-(stop - at) // stride)
+                if stride > 1 and count > 1:
+                    if number > 1 or length > 1:
+                        return None
+                    start, number, step = start * dim + at, count, stride
+                    result.append(count)
+                    continue
+                stop = at + count
             count = stop - at
             result.append(count)
         else:
@@ -106,6 +120,50 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
         step *= dim
         result.append(dim)
     return start, length, tuple(result), number, step
+
+
+def picked_runs(shape: Shape, args: Any) -> tuple[Int64, int, Shape, int, int] | None:
+    """As `few_runs`, of a list, an array or a mask that picks rows in ascending order: the first element of each row.
+
+    None for all other indices, and where most of the rows are neighbours: then joined runs are fewer.
+
+    Examples
+    --------
+    >>> picked_runs((4, 6), [0, 3])
+    (array([ 0, 18]), 6, (2, 6), 2, 0)
+    """
+    if type(args) is tuple:
+        # with nothing but slices of all behind it, as users say `ds[rows, :]`
+        if not 0 < len(args) <= len(shape):
+            return None
+        for arg in args[1:]:
+            if type(arg) is not slice or arg != _ALL:
+                return None
+        args = args[0]
+    if type(args) is list:
+        try:
+            args = np.array(args)
+        except (ValueError, OverflowError):
+            return None
+    if type(args) is not np.ndarray or args.ndim != 1 or not shape:
+        return None
+    kind, dim, rest = args.dtype.kind, shape[0], shape[1:]
+    if kind == "b":
+        if len(args) != dim:
+            return None
+        args = args.nonzero()[0]
+    elif kind != "i" and kind != "u":
+        return None
+    first: Int64 = args.astype(np.int64, copy=False)
+    number = len(first)
+    if number < 2 or first[0] < 0 or first[-1] >= dim:
+        return None
+    ahead = first[1:] - first[:-1]
+    least = int(np.minimum.reduce(ahead))
+    if least < 1 or (least == 1 and 2 * np.count_nonzero(ahead == 1) > number):
+        return None
+    length = math.prod(rest)
+    return first * length, length, (number, *rest), number, 0
 
 
 def runs(selection: Selection, *, record: bool) -> Runs:

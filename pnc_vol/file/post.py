@@ -4,7 +4,7 @@ Knows: indices, selections, elements, the queue. Does not know: headers, other r
 
 Rules
 -----
-1. The short path posts one run, or a few equal ones, of numbers that can be had in the variable's own type in a few
+1. The short path posts one run, or some equal ones, of numbers that can be had in the variable's own type in a few
    steps: what most writes of programs are, in a third of the time. It refuses all else by returning 0 and posts nothing
    then; what is wrong with a write is found, and told, by the general path. `tests/test_paths.py` compares the two.
 2. When `write` returns, the values were copied in file form; with ``lend=True`` the queue may keep the caller's array.
@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from pnc_vol.errors import FlushError
 from pnc_vol.extents.model import LEAST_RUNS, MOST_AXES, Runs, Selection, refuse_axes
-from pnc_vol.extents.place import few_runs, runs, split_rows
+from pnc_vol.extents.place import few_runs, picked_runs, runs, split_rows
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK, in_parallel
 from pnc_vol.format import convert
@@ -62,7 +62,11 @@ LEAST_RUN = 512
 """Bytes of a run, on average, from which on an array is lent."""
 
 _FEW = 64
-"""Runs of a post that become rows one by one."""
+"""Runs of a post that become rows, where ranks share the file."""
+
+_MORE = 1024
+"""Runs of a post that become rows, where none do: a list of runs is planned by itself, for 20 to 30 µs more, but rows
+take more of the budget, and what is beyond it goes past the ranks that write for others."""
 
 _STORED = 512 << 10
 """Bytes of a block that is brought in file form: two of them, and the kernel's own, stay in a core's cache."""
@@ -82,7 +86,7 @@ def write_short(session: Session, node: DatasetNode, args: Any, values: Any) -> 
     # writes that are carried out when they are posted go the general way
     if element.kind != "number" or posted.at_once or shape is None:
         return 0
-    found = few_runs(shape, args)
+    found: Any = few_runs(shape, args) or picked_runs(shape, args)
     if found is None:
         return 0
     start, nelems, result, number, step = found
@@ -108,8 +112,10 @@ def write_short(session: Session, node: DatasetNode, args: Any, values: Any) -> 
     if number == 1:
         if not posted.queue.put_run(node, posted.next_number, values, start):
             return 0
-    elif number > _FEW or not posted.queue.put_run(node, posted.next_number, values, start, number, step):
-        return 0
+    else:
+        few = number <= _FEW or (number <= _MORE and session.comm.size == 1)
+        if not few or not posted.queue.put_run(node, posted.next_number, values, start, number, step):
+            return 0
     posted.next_number += 1
     return values.nbytes  # type: ignore[no-any-return]
 

@@ -29,7 +29,17 @@ from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.backlog import ROW_COST, Backlog
 from pnc_vol.queue.batches import Batch, MemoryBatch
-from pnc_vol.queue.rows import LIST_COST, LONG_LIST, MOST_RUNS, RUN_COST, Listed, Tables, compact, pack_row
+from pnc_vol.queue.rows import (
+    COLUMNS,
+    LIST_COST,
+    LONG_LIST,
+    MOST_RUNS,
+    RUN_COST,
+    Listed,
+    Tables,
+    compact,
+    pack_row,
+)
 from pnc_vol.queue.stores import Capabilities, Store
 
 if TYPE_CHECKING:
@@ -49,6 +59,9 @@ _FIRST = 64 << 10
 
 _SMALL = 2 << 10
 """Bytes of a post, at most, that are staged: to copy them twice takes less than to copy them by a call of their own."""
+
+_BY_NUMPY = 12
+"""Rows from which on numpy makes them together."""
 
 _STRETCH = 64 << 10
 """Bytes that are staged at most, with their rows: they are still in the processor's cache when they are copied."""
@@ -122,7 +135,7 @@ class MemoryStore(Store):
         node: DatasetNode,
         request: int,
         values: npt.NDArray[Any],
-        start: int,
+        start: Any,
         number: int = 1,
         step: int = 0,
     ) -> bool:
@@ -148,7 +161,7 @@ class MemoryStore(Store):
         return True
 
     def _begin_stretch(
-        self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int, number: int, step: int
+        self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: Any, number: int, step: int
     ) -> bool:
         """As `put_run`; the values go to the arena at once, and later ones of this type may be staged behind them."""
         if self._staged:
@@ -354,7 +367,15 @@ class MemoryStore(Store):
         self._typed.clear()
 
 
-def _packed(request: int, start: int, count: int, address: int, itemsize: int, number: int, step: int) -> bytes:
-    """The bytes of rows of equal length, one behind the other, `step` elements from one to the next."""
+def _packed(request: int, start: Any, count: int, address: int, itemsize: int, number: int, step: int) -> bytes:
+    """Rows of equal length, one behind the other, `step` elements from one to the next, or each from its own start."""
     nbytes = count * itemsize
-    return b"".join([pack_row(request, start + i * step, count, address + i * nbytes, itemsize) for i in range(number)])
+    if number < _BY_NUMPY and type(start) is int:
+        each = range(number)
+        return b"".join([pack_row(request, start + i * step, count, address + i * nbytes, itemsize) for i in each])
+    rows = np.empty((number, COLUMNS), np.int64)
+    rows[:] = request, 0, count, address, itemsize
+    numbers = np.arange(number, dtype=np.int64)
+    rows[:, 3] += numbers * nbytes
+    rows[:, 1] = start if step == 0 else numbers * step + start
+    return rows.tobytes()

@@ -144,7 +144,13 @@ class Store:
         raise NotImplementedError
 
     def put_run(
-        self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: int, number: int = 1, step: int = 0
+        self,
+        node: DatasetNode,
+        request: int,
+        values: npt.NDArray[Any],
+        start: Any,
+        number: int = 1,
+        step: int = 0,
     ) -> bool:
         """As `put`, for what most posts are: numbers of the variable's own type, one run that crosses no record.
 
@@ -152,7 +158,7 @@ class Store:
 
         number, step : int, optional
             There are so many runs of equal length, which begin `step` elements apart. They are given if there is more
-            than one.
+            than one; where `step` is 0 then, `start` is an int64[number], the first element of each.
         """
         return False
 

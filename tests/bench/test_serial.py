@@ -22,7 +22,7 @@ SIZES = {
     "small": "0.01",
     "conversion": "0.0003",
 }
-WORKS = {"io": 17, "reads": 9, "objects": 16, "posts": 8, "records": 4, "small": 5, "conversion": 4}
+WORKS = {"io": 17, "reads": 9, "objects": 16, "posts": 11, "records": 4, "small": 6, "conversion": 4}
 
 
 @pytest.mark.parametrize("name", list(SIZES))
