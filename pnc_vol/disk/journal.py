@@ -107,13 +107,15 @@ def content_of(inode: int, old: bytes, new: bytes, parts: Parts) -> bytes:
         if new_end > first:
             kept = max(first, at - _AROUND)
             pieces.append((kept, min(old_end + _AROUND, len(old)) - kept, min(new_end + _AROUND, len(new)) - kept))
-    table, before, after = [], [], []
-    for at, was, now in pieces:
-        table.append(_PIECE.pack(at, max(0, was), max(0, now)))
-        before.append(old[at : at + max(0, was)])
-        after.append(new[at : at + max(0, now)])
-    body = b"".join(table + before + after)
-    return _HEAD.pack(_MAGIC, inode, len(new), len(table), zlib.crc32(body)) + body
+    # Of a file of very many variables a header has megabytes: they are copied once.
+    was_there, is_there = memoryview(old), memoryview(new)
+    table = b"".join([_PIECE.pack(at, max(0, was), max(0, now)) for at, was, now in pieces])
+    body = [was_there[at : at + max(0, was)] for at, was, _ in pieces]
+    body += [is_there[at : at + max(0, now)] for at, _, now in pieces]
+    crc = zlib.crc32(table)
+    for piece in body:
+        crc = zlib.crc32(piece, crc)
+    return b"".join((_HEAD.pack(_MAGIC, inode, len(new), len(pieces), crc), table, *body))
 
 
 def _start(header: bytes) -> int:

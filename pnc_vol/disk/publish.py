@@ -334,7 +334,7 @@ class Location:
             # A write that is done or not, as that of the number of records, needs no journal.
             kept = not is_atomic(parts) and self._keep_journal(old, new, parts, sync)
             for at, _, end in parts:
-                driver.write_one(new[at:end], at)
+                driver.write_one(memoryview(new)[at:end], at)
             if kept:
                 self._drop_journal(sync)
         except OSError as error:

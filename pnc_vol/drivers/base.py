@@ -240,7 +240,7 @@ class Driver(Holds, abc.ABC):
             The operating system's error; which extents were written is then not known.
         """
 
-    def write_one(self, data: bytes, offset: int) -> None:
+    def write_one(self, data: bytes | memoryview, offset: int) -> None:
         """Write these bytes to one place of the file: `write` in fewer steps."""
         self.write(one_extent(offset, len(data)), np.frombuffer(data, np.uint8))
 
@@ -390,7 +390,7 @@ class Wrapper(PassesOn, Driver):
             return self.inner.read_one(array, offset)
         return super().read_one(array, offset)
 
-    def write_one(self, data: bytes, offset: int) -> None:
+    def write_one(self, data: bytes | memoryview, offset: int) -> None:
         if type(self).write is Wrapper.write:
             self.inner.write_one(data, offset)
         else:

@@ -124,7 +124,7 @@ class PosixDriver(Root):
         # What went wrong goes wrong again, and is told. A system that stands in for the real one is given bytes.
         return super().read_one(array, offset)
 
-    def write_one(self, data: bytes, offset: int) -> None:
+    def write_one(self, data: bytes | memoryview, offset: int) -> None:
         nbytes = len(data)
         if 0 < nbytes <= SMALL and self.writable and self._file.system is REAL:
             # As `read_one`; what could not be written whole is written again, and told.

@@ -411,10 +411,14 @@ def _moved(at: npt.NDArray[np.int64], changes: Iterable[_Change]) -> npt.NDArray
     if not moving:
         return at
     ends, more = zip(*moving, strict=True)
+    if len(moving) == 1:
+        # what most changes are, in a third of the time
+        moved: npt.NDArray[np.int64] = at.copy()
+        moved[int(at.searchsorted(ends[0])) :] += more[0]
+        return moved
     shifts = np.zeros(len(at), np.int64)
     np.add.at(shifts, at.searchsorted(ends), more)
-    moved: npt.NDArray[np.int64] = at + shifts.cumsum()
-    return moved
+    return at + shifts.cumsum()  # type: ignore[no-any-return]
 
 
 def _pieces(base: bytes, changes: Iterable[_Change]) -> list[_Piece]:
