@@ -31,6 +31,9 @@ FLUSH_CLIMBS = 2
 DEFINING_MOVES = 186  # 175 before headers were made from those before
 POST_MOVES = 5
 READ_MOVES = 9
+OPENING_FILES = 65
+OPENING_MOVES = 146
+OPENING_CLIMBS = 4
 
 # Rooms whose docstring does not name all their modules yet.
 WITHOUT_A_TABLE: set[str] = {"extents", "file/reads", "mapping"}
@@ -93,7 +96,7 @@ def test_no_class_knows_everything(sources: structure.Sources) -> None:
 
 
 def test_the_ways_are_short(sources: structure.Sources, tmp_path: Path) -> None:
-    """A post, a read and a flush cross few files, and mostly downwards."""
+    """A post, a read, a flush and an opening cross few files, and mostly downwards."""
     ways = {name: structure.Way(calls, sources) for name, calls in structure.ways(ROOT, tmp_path).items()}
     assert set(ways) == set(structure.WAYS)
     moves = {name: len(way.moves) for name, way in ways.items()}
@@ -102,6 +105,10 @@ def test_the_ways_are_short(sources: structure.Sources, tmp_path: Path) -> None:
     assert moves["a flush of data"] <= FLUSH_MOVES
     assert moves["a flush of definitions and data"] <= DEFINING_MOVES
     assert len(ways["a flush of data"].climbs) <= FLUSH_CLIMBS, ways["a flush of data"].climbs
+    for name in ("an opening to read", "an opening to write", "an opening that creates"):
+        assert len(ways[name].files) <= OPENING_FILES, (name, ways[name].files)
+        assert moves[name] <= OPENING_MOVES, name
+        assert len(ways[name].climbs) <= OPENING_CLIMBS, (name, ways[name].climbs)
 
 
 def test_each_room_names_its_modules() -> None:

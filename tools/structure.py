@@ -62,7 +62,15 @@ SETTINGS = {"pnc_vol.settings.options:Options"}
 """Classes that are not counted as large: frozen tables of what users may set. A field for each option is no state that
 methods share, and to group the fields would give each option a second name."""
 
-WAYS = ("a post", "a read", "a flush of data", "a flush of definitions and data")
+WAYS = (
+    "a post",
+    "a read",
+    "a flush of data",
+    "a flush of definitions and data",
+    "an opening to read",
+    "an opening to write",
+    "an opening that creates",
+)
 
 
 class Sources:
@@ -340,6 +348,15 @@ with pnc_vol.File(sys.argv[1], "r+") as f:
     watch("a flush of data", f.flush)
     define(f); f.flush(); define(f)
     watch("a flush of definitions and data", f.flush)
+
+opened = []
+def open_in(mode):
+    opened.append(pnc_vol.File(sys.argv[1], mode))
+for name, mode in ("an opening to read", "r"), ("an opening to write", "r+"), ("an opening that creates", "w"):
+    open_in(mode)
+    opened.pop().close()
+    watch(name, lambda: open_in(mode))
+    opened.pop().close()
 json.dump(found, sys.stdout)
 """
 
