@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ from other_process import fresh
 
 import pnc_vol
 from pnc_vol import errors
+from pnc_vol.ranks.comm import ranks_by_text
 
 
 def travelled(error: BaseException, failed: list[int], size: int) -> BaseException:
-    """What rank `size` - 1 is told when some ranks met an error, as all exchange something; the next exchange works."""
+    """The error that rank `size` - 1 raises when some ranks had one in a call of all; the next call works."""
 
     def program(comm: Any) -> BaseException:
         with pytest.raises(BaseException) as caught:
-            comm.exchange("flush", b"", error=error if comm.rank in failed else None)
-        assert comm.exchange("flush", bytes([comm.rank])) == [bytes([rank]) for rank in range(size)]
+            comm.agree("flush", error=error if comm.rank in failed else None)
+        assert comm.merge("flush", [comm.rank], add) == list(range(size))
         return caught.value
 
     return virtual_ranks.run(size, program)[-1]
@@ -83,6 +85,53 @@ def test_errors_of_unknown_classes_arrive_as_what_they_derive_from(error: BaseEx
     assert isinstance(there, kind)
     assert type(there) is not type(error)
     assert not isinstance(error, Odd) or "x" * 1000 in str(there)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 13])
+@pytest.mark.parametrize("nbytes", [0, 1, 300, 100_000])
+def test_values_are_merged_and_broadcast_as_they_were(size: int, nbytes: int) -> None:
+    """Also bytes in them, of any length; ranks with nothing add nothing."""
+
+    def program(comm: Any) -> tuple[Any, Any, Any]:
+        mine = [{"rank": comm.rank, "\u20ac": [None, 0.5, bytes([comm.rank]) * nbytes, ""]}]
+        nothing = comm.merge("nothing", None, add)
+        return nothing, comm.merge("all", mine if comm.rank % 2 == 0 else None, add), comm.broadcast("one", mine)
+
+    def of(rank: int) -> dict[str, Any]:
+        return {"rank": rank, "\u20ac": [None, 0.5, bytes([rank]) * nbytes, ""]}
+
+    expected = None, [of(rank) for rank in range(0, size, 2)], [of(0)]
+    assert virtual_ranks.run(size, program) == [expected] * size
+
+
+@pytest.mark.parametrize("where", ["mine", "joined", "root"])
+def test_a_value_that_cannot_be_sent_is_an_error_of_all_ranks(where: str) -> None:
+    def program(comm: Any) -> str:
+        bad = {1, 2} if comm.rank == 0 else None
+        with pytest.raises(TypeError) as caught:
+            if where == "root":
+                comm.broadcast("one", bad)
+            else:
+                comm.merge("all", bad if where == "mine" else comm.rank, lambda one, other: {one, other})
+        comm.agree("next")
+        return str(caught.value)
+
+    texts = set(virtual_ranks.run(5, program))
+    assert len(texts) == 1
+    assert "set cannot be sent to other ranks" in texts.pop()
+
+
+def test_ranks_are_named_by_their_text() -> None:
+    """With one reduction if all give the same, and one and a tree if not."""
+
+    def program(comm: Any) -> tuple[Any, ...]:
+        same = ranks_by_text(comm, "same", "a")
+        before = comm.traffic.reductions
+        found = ranks_by_text(comm, "differ", "odd" if comm.rank in (2, 3, 6) else "")
+        return same["a"].all(), {text: ranks.all() for text, ranks in found.items()}, comm.traffic.reductions - before
+
+    expected = list(range(8)), {"": [0, 1, 4, 5, 7], "odd": [2, 3, 6]}, 1
+    assert virtual_ranks.run(8, program) == [expected] * 8
 
 
 @pytest.mark.parametrize(

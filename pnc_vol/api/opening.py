@@ -17,20 +17,17 @@ from pnc_vol.file.forgotten import watch
 from pnc_vol.file.joining import open_shared
 from pnc_vol.late import late
 from pnc_vol.ranks import comm as communicators
-from pnc_vol.ranks.comm import said_by
+from pnc_vol.ranks.comm import ranks_by_text
 from pnc_vol.system import closing_if_it_fails
 from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:
-    import json
-
     from pnc_vol.api import hints
     from pnc_vol.drivers import fileobj, memory
     from pnc_vol.drivers.memory import MemoryDriver
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.ranks import mpi_comm
 else:
-    json = late("json")
     # most programs open files by their path, without a hint file
     hints, fileobj, memory = late("pnc_vol.api.hints"), late("pnc_vol.drivers.fileobj"), late("pnc_vol.drivers.memory")
     mpi_comm = late("pnc_vol.ranks.mpi_comm")
@@ -85,8 +82,8 @@ def _opened_by_ranks(given: Given) -> Handle:
         # There are no other ranks to tell.
         raise failure or sys.exc_info()[1] from None  # type: ignore[misc]
     try:
-        named = said_by(ranks, "open", in_file or "", error=failure)
-        warned = ranks.from_root("open warnings", json.dumps([text for text, _ in held]).encode())
+        named = ranks_by_text(ranks, "open", in_file or "", error=failure)
+        warned = ranks.broadcast("open warnings", [text for text, _ in held])
         if len(named) > 1:
             names = ", ".join(sorted(repr(one) for one in named))
             text = f"ranks open the file with different hint files: {names}. Give the same on every rank"
@@ -98,7 +95,7 @@ def _opened_by_ranks(given: Given) -> Handle:
         if ranks.in_step(error):
             ranks.close()
         raise
-    shown = json.loads(warned) if ranks.rank else []
+    shown = warned if ranks.rank else []
     for text, category in held:
         if text not in shown:
             warn_outside(text, category)

@@ -18,10 +18,10 @@ Rules
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +38,7 @@ from pnc_vol.format.sizes import record_dim
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.ranks.comm import Comm, joined_lists
 
-__all__ = ["Agreed", "MapAgreement", "Proposal", "Told", "packed_lists", "unpacked_lists"]
+__all__ = ["Agreed", "FlushReport", "MapAgreement", "Proposal", "packed_lists", "unpacked_lists"]
 
 _NO_RUNS = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
 _SMALL = 64 << 10
@@ -133,7 +133,7 @@ class MapAgreement:
         """
         self.given = given
         self._afar = self._beyond = False
-        files, told = self.files, Told()
+        files, report = self.files, FlushReport()
         for gone in files.assigned.keys() - set(uids):
             del files.assigned[gone]
         at = {uid: i for i, uid in enumerate(uids)}
@@ -156,24 +156,23 @@ class MapAgreement:
                 if found is None:
                     found = known[key] = self._proposal(node, shape, posted)
                 proposal, mine[uid], pieces = found
-                told.propose(at[uid], proposal)
-                told.pieces += pieces
+                report.propose(at[uid], proposal)
+                report.pieces += pieces
                 continue
             own, inner = None, _inner(node)
             if files.assigned[uid]:
                 own = files.own[files.assigned[uid]][0] if files.assigned[uid] in files.own else None
                 if self._misses(uid, inner, posted) and uid not in files.supplements:
-                    told.supplements.add(at[uid])
+                    report.supplements.add(at[uid])
             else:
-                told.copies[at[uid]] = posted.records(node)
-            told.pieces += posted.pieces(uid, inner, own)
-        others = bool(told.copies) or any(one.beyond for one in told.kinds)
-        told.afar, told.beyond = self._afar or others, self._beyond or others
-        agreed = self._decided(header, uids, nodes, told.of_all(self.comm), mine)
+                report.copies[at[uid]] = posted.records(node)
+            report.pieces += posted.pieces(uid, inner, own)
+        others = bool(report.copies) or any(one.beyond for one in report.kinds)
+        report.afar, report.beyond = self._afar or others, self._beyond or others
+        agreed = self._decided(header, uids, nodes, report.of_all(self.comm), mine)
         if self._strays:
             hit = [at[u] for u in self._strays & here if self._misses(u, _inner(nodes[u]), posted)]
-            anyones = self.comm.combine("flush strays", json.dumps(hit).encode(), joined_lists)
-            agreed.supplements |= {uids[i] for i in json.loads(anyones)}
+            agreed.supplements |= {uids[i] for i in self.comm.merge("flush strays", hit, joined_lists)}
         return agreed
 
     def _turn(self, uid: int) -> tuple[int, int]:
@@ -211,20 +210,20 @@ class MapAgreement:
         header: Header,
         uids: Sequence[int],
         nodes: Mapping[int, DatasetNode],
-        told: Told,
+        report: FlushReport,
         mine: Mapping[int, Runs],
     ) -> Agreed:
-        files, agreed = self.files, Agreed(pieces=told.pieces, overlaps=told.overlaps)
+        files, agreed = self.files, Agreed(pieces=report.pieces, overlaps=report.overlaps)
         self._strays: set[int] = set()
-        agreed.crosses = told.beyond or told.overlaps
-        agreed.afar = told.afar and len(self._mates) < len(self.subfile_of)
-        agreed.supplements = {uids[i] for i in told.supplements}
-        agreed.copies = {uids[i]: records for i, records in told.copies.items()}
+        agreed.crosses = report.beyond or report.overlaps
+        agreed.afar = report.afar and len(self._mates) < len(self.subfile_of)
+        agreed.supplements = {uids[i] for i in report.supplements}
+        agreed.copies = {uids[i]: records for i, records in report.copies.items()}
         new: dict[Any, list[int]] = {}
         shared: set[Any] = set()
-        for i in sorted(told.maps):
+        for i in sorted(report.maps):
             uid, node = uids[i], nodes[uids[i]]
-            found = self._verdict(told.kinds[told.maps[i]], inner_shape(node), node.element.itemsize)
+            found = self._verdict(report.kinds[report.maps[i]], inner_shape(node), node.element.itemsize)
             self._undecided.discard(uid)
             agreed.overlaps |= found.overlaps
             agreed.crosses |= found.overlaps
@@ -243,13 +242,13 @@ class MapAgreement:
                 files.assigned[uid] = self._numbers[key]
         return agreed
 
-    def _verdict(self, told: Proposal, shape: tuple[int, ...], itemsize: int) -> _Verdict:
-        several = told.posted > 1
+    def _verdict(self, found: Proposal, shape: tuple[int, ...], itemsize: int) -> _Verdict:
+        several = found.posted > 1
         small = self.comm.size == 1 or math.prod(shape) * itemsize <= _SMALL
-        if not told.explicit and (not told.posted or (told.whole and (several or small))):
-            return _Verdict(None, overlaps=several or told.beyond)
-        strays = told.explicit and told.beyond
-        return _Verdict((shape, told.word), told.beyond, all_ranks=not told.explicit or told.beyond, strays=strays)
+        if not found.explicit and (not found.posted or (found.whole and (several or small))):
+            return _Verdict(None, overlaps=several or found.beyond)
+        strays = found.explicit and found.beyond
+        return _Verdict((shape, found.word), found.beyond, all_ranks=not found.explicit or found.beyond, strays=strays)
 
     def _make(
         self,
@@ -263,7 +262,7 @@ class MapAgreement:
         """Make the maps that there are not yet (collective)."""
         files = self.files
         fresh = sorted((key for key in new if key not in self._numbers), key=lambda key: self._turn(new[key][0]))
-        posted = self._told_lists(fresh, shared, {key: mine.get(new[key][0], _NO_RUNS) for key in fresh})
+        posted = self._lists_of(fresh, shared, {key: mine.get(new[key][0], _NO_RUNS) for key in fresh})
         for key in fresh:
             files.dims.append(key[0])
             k = self._numbers[key] = len(files.dims)
@@ -290,7 +289,7 @@ class MapAgreement:
         self.files.own[k] = lists[rank], subfile, before
         return SubfileMap(dims, dimids, tuple(split_rows(lists[r], dims[-1]) for r in self._mates))
 
-    def _told_lists(self, keys: Sequence[Any], shared: set[Any], own: Mapping[Any, Runs]) -> dict[Any, dict[int, Runs]]:
+    def _lists_of(self, keys: Sequence[Any], shared: set[Any], own: Mapping[Any, Runs]) -> dict[Any, dict[int, Runs]]:
         """For each new map the runs of all ranks, by rank, if it is in `shared` (collective).
 
         Otherwise those of the ranks of this subfile: a large job has more than fit in memory.
@@ -302,11 +301,12 @@ class MapAgreement:
             if not names:
                 continue
             packed = packed_lists([own[key] for key in names])
+            by_rank: Mapping[int, Any]
             if every:
-                told: Mapping[int, Any] = dict(enumerate(comm.exchange("flush lists", packed.tobytes())))
+                by_rank = dict(comm.merge("flush lists", [[comm.rank, packed.tobytes()]], add))
             else:
-                told = comm.deliver("flush lists", dict.fromkeys(self._mates, packed))
-            lists = {rank: unpacked_lists(one, len(names)) for rank, one in told.items()}
+                by_rank = comm.exchange("flush lists", dict.fromkeys(self._mates, packed))
+            lists = {rank: unpacked_lists(one, len(names)) for rank, one in by_rank.items()}
             found |= {key: {rank: one[i] for rank, one in lists.items()} for i, key in enumerate(names)}
         return found
 
@@ -380,14 +380,14 @@ _NOTHING = Proposal(0, 0, whole=True, explicit=False, beyond=False)
 """Of ranks that say nothing of a variable."""
 
 
-class Told:
-    """What ranks tell at a flush; variables by their number in the header.
+class FlushReport:
+    """What ranks report at a flush; variables by their number in the header.
 
     kinds : list of Proposal
     maps : dict of int to int, the proposal for each variable that may get a map.
     supplements : set of int
     copies : dict of int to (int, int)
-    overlaps : bool, several ranks tell of copies of one variable.
+    overlaps : bool, several ranks report copies of one variable.
     afar, pieces : see `Agreed`.
     beyond : bool, a rank posted elements that are not its own.
     """
@@ -407,36 +407,35 @@ class Told:
             self.kinds.append(proposal)
         self.maps[number] = kind
 
-    def of_all(self, comm: Comm) -> Told:
-        """What all ranks tell together: one reduction, and a merge in a tree if they have more than numbers to tell."""
+    def of_all(self, comm: Comm) -> FlushReport:
+        """What all ranks report together: one reduction, and a merge in a tree if they have more than numbers."""
         if comm.size == 1:
             return self
         more = bool(self.maps or self.supplements or self.copies)
-        (any_more, afar, beyond, pieces), _ = comm.reduce("flush maps", (more, self.afar, self.beyond, self.pieces))
+        (any_more, afar, beyond, pieces), _ = comm.agree("flush maps", (more, self.afar, self.beyond, self.pieces))
         found = self
         if any_more:
-            mine = self._packed(comm.rank) if more else b""
-            found = Told._unpacked(comm.combine("flush maps told", mine, _joined))
+            mine = self._value(comm.rank) if more else None
+            found = FlushReport._of_value(comm.merge("flush maps of all", mine, _joined))
         found.afar, found.beyond, found.pieces = bool(afar), bool(beyond), pieces
         return found
 
-    def _packed(self, rank: int) -> bytes:
-        """As bytes, which are never those of another rank: what two ranks tell alike counts twice."""
+    def _value(self, rank: int) -> list[Any]:
+        """As a value, which is never that of another rank: what two ranks report alike counts twice."""
         maps, copies = [*self.maps, *self.maps.values()], list(self.copies.items())
-        words = [rank, self.kinds, maps, sorted(self.supplements), copies, self.overlaps]
-        return json.dumps(words, separators=(",", ":")).encode()
+        return [rank, self.kinds, maps, sorted(self.supplements), copies, self.overlaps]
 
     @classmethod
-    def _unpacked(cls, packed: bytes) -> Told:
-        told = cls()
-        _, kinds, maps, supplements, copies, told.overlaps = json.loads(packed)
+    def _of_value(cls, value: list[Any]) -> FlushReport:
+        found = cls()
+        _, kinds, maps, supplements, copies, found.overlaps = value
         half = len(maps) // 2
-        told.kinds, told.maps = [Proposal(*kind) for kind in kinds], dict(zip(maps[:half], maps[half:], strict=True))
-        told.supplements, told.copies = set(supplements), {i: (first, last) for i, (first, last) in copies}
-        return told
+        found.kinds, found.maps = [Proposal(*kind) for kind in kinds], dict(zip(maps[:half], maps[half:], strict=True))
+        found.supplements, found.copies = set(supplements), {i: (first, last) for i, (first, last) in copies}
+        return found
 
-    def add(self, other: Told) -> None:
-        """What other ranks tell, too."""
+    def add(self, other: FlushReport) -> None:
+        """Add what other ranks report."""
         mine, theirs = self.maps, other.maps
         kinds = [*self.kinds, _NOTHING], [*other.kinds, _NOTHING]
         both = {i: (mine.get(i, -1), theirs.get(i, -1)) for i in (*mine, *(i for i in theirs if i not in mine))}
@@ -451,10 +450,10 @@ class Told:
             self.copies[i] = min(low, first), max(high, last)
 
 
-def _joined(lower: bytes, higher: bytes) -> bytes:
-    one = Told._unpacked(lower)
-    one.add(Told._unpacked(higher))
-    return one._packed(-1)
+def _joined(lower: list[Any], higher: list[Any]) -> list[Any]:
+    one = FlushReport._of_value(lower)
+    one.add(FlushReport._of_value(higher))
+    return one._value(-1)
 
 
 def packed_lists(lists: Sequence[Runs]) -> npt.NDArray[np.uint8]:

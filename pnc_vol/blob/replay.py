@@ -14,13 +14,13 @@ Rules
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from pnc_vol.blob.gathering import Piece, Variable, copy, pieces, share
 from pnc_vol.blob.hdf5.file_set import Hdf5Set
@@ -162,7 +162,7 @@ def replay_blobs(
     count = report.subfiles
     path = view.disk.path
     if remove and report.whole:
-        report.removed = int(on_root(view.comm, "replay remove", lambda: _remove(path, count, options)))
+        report.removed = on_root(view.comm, "replay remove", lambda: _remove(path, count, options))
     view.close()
     report.seconds = time.monotonic() - started
     return report
@@ -208,12 +208,12 @@ def _replay(
             done = copy(mine, view.disk.driver, made.driver, options.buffer_size, note)
             if durable:
                 made.driver.sync()
-        _, (report.nbytes,) = comm.reduce("replay copied", total=(done,))
+        _, (report.nbytes,) = comm.agree("replay copied", total=(done,))
         made.publish(sizes.data_end(header))
     return report
 
 
-def _check_paths(target: str, path: str, count: int, options: Options) -> bytes:
+def _check_paths(target: str, path: str, count: int, options: Options) -> None:
     """Refuse a target that is a subfile, and a set of which logs or caches of a killed job hold data."""
     realpath = options.system.realpath
     subfiles = [realpath(os.path.abspath(subfile_path(path, n))) for n in range(count)]
@@ -225,16 +225,14 @@ def _check_paths(target: str, path: str, count: int, options: Options) -> bytes:
             f"{path}: a job that ended early left data that are not in the subfiles, in {', '.join(left)}. Put them "
             f"there first: 'pnc-vol replay {subfile_path(path, 0)}', or open the set with mode 'r+' and recover=True"
         )
-    return b""
 
 
-def _check_room(target: str, nbytes: int) -> bytes:
+def _check_room(target: str, nbytes: int) -> None:
     """Refuse a file that its device has no room for, before anything is made: headers may claim any size."""
     free = free_bytes(os.path.dirname(os.path.abspath(target)))
     if nbytes > free:
         text = f"the file takes {nbytes} bytes, and {free} are free there; choose variables, or another place"
         raise OSError(errno.ENOSPC, text, target)
-    return b""
 
 
 def _noted(mine: Sequence[Piece], progress: Progress | None) -> Callable[[int, str], None]:
@@ -338,8 +336,8 @@ def _coverage(view: Session, files: SubfileSet | Hdf5Set, tree: Tree) -> list[Ma
         if known.assigned.get(uid, 0):
             used.setdefault(known.assigned[uid], []).append(uid)
 
-    def prove() -> bytes:
-        return json.dumps([asdict(_of_map(k, uids)) for k, uids in sorted(used.items())]).encode()
+    def prove() -> list[dict[str, Any]]:
+        return [asdict(_of_map(k, uids)) for k, uids in sorted(used.items())]
 
     def _of_map(k: int, uids: Sequence[int]) -> MapCoverage:
         dims = known.dims[k - 1]
@@ -347,10 +345,10 @@ def _coverage(view: Session, files: SubfileSet | Hdf5Set, tree: Tree) -> list[Ma
         nowhere = [tree.datasets[uid].path for uid in uids if uid not in known.supplements] if found.none else []
         return MapCoverage(f"D{k}", list(dims), math.prod(dims), found.covered, found.none, found.several, nowhere)
 
-    return [MapCoverage(**one) for one in json.loads(on_root(view.comm, "replay coverage", prove))]
+    return [MapCoverage(**one) for one in on_root(view.comm, "replay coverage", prove)]
 
 
-def _remove(path: str, count: int, options: Options) -> bytes:
+def _remove(path: str, count: int, options: Options) -> int:
     """Remove the subfiles, if nobody writes to them."""
     names = [subfile_path(path, n) for n in range(count)]
     held = Held(options.system, path, options.locking)
@@ -362,7 +360,7 @@ def _remove(path: str, count: int, options: Options) -> bytes:
             options.system.unlink(name)
     finally:
         held.release()
-    return b"%d" % count
+    return count
 
 
 class NewFile:
@@ -386,7 +384,7 @@ class NewFile:
         self.location: Location | None = None
 
     def __enter__(self) -> NewFile:
-        work = on_root(self.comm, "replay create", self._create).decode(errors="surrogateescape")
+        work = on_root(self.comm, "replay create", self._create)
         context = context_of(self.options, self.comm, writable=True)._replace(comm=None)
         error: BaseException | None = None
         try:
@@ -402,19 +400,19 @@ class NewFile:
             raise
         return self
 
-    def _create(self) -> bytes:
+    def _create(self) -> str:
         system = self.options.system
         real = system.realpath(os.path.abspath(self.path))
         held = Held(system, self.path, self.options.locking)
         self.location = Location.create(
             system, self.path, self.content, exclusive=self.exclusive, publish=False, target=real, held=held
         )
-        return os.fsencode(self.location.work)
+        return self.location.work
 
     def publish(self, nbytes: int) -> None:
         """Give the file its length and its name (collective)."""
 
-        def finish() -> bytes:
+        def finish() -> None:
             assert self.location is not None
             self.driver.resize(max(nbytes, len(self.content)))
             if self.durable or self.location.replaces:
@@ -423,7 +421,6 @@ class NewFile:
                 target = self.location.path
                 look_after(self.path, target, self.options, writable=True, replaced=True)
             self.location.publish(durable=self.durable)
-            return b""
 
         on_root(self.comm, "replay publish", finish)
 

@@ -14,7 +14,6 @@ Rules
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Container, Hashable, Mapping, Sequence
 
@@ -80,8 +79,8 @@ def read_headers(
 
     known: list[Header] = []
 
-    def read() -> bytes:
-        found: list[tuple[str, int]] = []
+    def read() -> list[tuple[bytes, int]]:
+        found: list[tuple[bytes, int]] = []
         count, like = 1, first
         while len(found) < count:
             name = subfile_path(path, len(found))
@@ -109,12 +108,12 @@ def read_headers(
             if not found:
                 location.key = existing.key
                 count = described(existing.decoded.header, name).subfiles
-            found.append((existing.content.hex() if comm.size > 1 else "", header.numrecs))
+            found.append((existing.content, header.numrecs))
             known.append(header)
-        return json.dumps(found).encode()
+        return found
 
-    told = json.loads(on_root(comm, "open subfiles", read))
-    return known or [header_of_bytes(bytes.fromhex(text)).with_numrecs(numrecs) for text, numrecs in told]
+    contents = on_root(comm, "open subfiles", read)
+    return known or [header_of_bytes(content).with_numrecs(numrecs) for content, numrecs in contents]
 
 
 def counted(header: Header, size: int, name: str) -> Header:

@@ -13,7 +13,6 @@ Rules
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -48,7 +47,7 @@ from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Unwritten
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
-from pnc_vol.ranks.comm import Comm, joined_lists, serial, told_to_all
+from pnc_vol.ranks.comm import Comm, joined_lists, reported_to_all, serial
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
 
@@ -77,7 +76,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
     real = system.realpath(subfile_path(path, 0))
     location, stale = Location(system, real, real), list[str]()
     try:
-        with comm.errors_shared(), told_to_all(comm):
+        with comm.errors_shared(), reported_to_all(comm):
             if created and comm.rank == 0:
                 stale = _stale(path, count, system)
             for number in numbers:
@@ -105,7 +104,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
         {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
     )
     if created:
-        (replaces,), _ = comm.reduce("open stale", (bool(stale),))
+        (replaces,), _ = comm.agree("open stale", (bool(stale),))
         for one, _ in opened:
             if replaces and one.location is not None:
                 # Their content is on stable storage before these files are removed.
@@ -259,11 +258,11 @@ def _headers_of_opened(
             records = (
                 one.header.numrecs if new else counted(one.header, one.driver.size(), subfile_path(path, n)).numrecs
             )
-            mine.append((n, one.header_bytes.hex(), records))
-    told = comm.combine("open subfiles", json.dumps(mine).encode(), joined_lists)
+            mine.append((n, one.header_bytes, records))
+    headers = comm.merge("open subfiles", mine, joined_lists)
     if new:
         return []
-    by_number = {n: header_of_bytes(bytes.fromhex(text)).with_numrecs(records) for n, text, records in json.loads(told)}
+    by_number = {n: header_of_bytes(content).with_numrecs(records) for n, content, records in headers}
     return [by_number[n] for n in range(count)]
 
 

@@ -17,7 +17,6 @@ Rules
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +57,7 @@ from pnc_vol.layout.places import Place
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.queue.batches import Batch
-from pnc_vol.ranks.comm import Comm, joined_lists, told_to_all
+from pnc_vol.ranks.comm import Comm, joined_lists, reported_to_all
 
 __all__ = ["SubfileSet"]
 
@@ -257,7 +256,7 @@ class SubfileSet(BlobSet[BlobFiles]):
     def _end(self, session: Session, *, carried: bool) -> None:
         """The flush is complete (collective)."""
         holding = any(member.session.epochs.holding for member in self.members) and not carried
-        (held,), _ = self.comm.reduce("flush set", (holding,))
+        (held,), _ = self.comm.agree("flush set", (holding,))
         self._holding = bool(held)
         self.driver.held = _HELD if self.count > 1 and held else ""
         self.driver.in_files = partial(self._plain, session)
@@ -277,7 +276,7 @@ class SubfileSet(BlobSet[BlobFiles]):
         """Whether subfiles may hold what is to outlast a power failure, and can all be synced (collective)."""
         disks = [member.session.disk for member in self.members]
         mine = any(disk.lasting for disk in disks), any(disk.sync_error is not None for disk in disks)
-        (lasting, failed), _ = self.comm.reduce("flush set lasts", mine)
+        (lasting, failed), _ = self.comm.agree("flush set lasts", mine)
         return bool(lasting) and not failed
 
     def _flush_member(
@@ -295,7 +294,7 @@ class SubfileSet(BlobSet[BlobFiles]):
             # What failed is told by the session of the set; here it says how many records there are.
             return done[0][0], [], done[0][2]
 
-        with told_to_all(self.comm):
+        with reported_to_all(self.comm):
             try:
                 session.flush(durable=durable, carried=carried, write=data)
             except Exception as error:
@@ -361,7 +360,7 @@ class SubfileSet(BlobSet[BlobFiles]):
 
     def _share_headers(self, layout: BlobLayout, uids: tuple[int, ...], decided: Agreed) -> None:
         """All ranks learn where variables are in the subfiles of the others (collective)."""
-        told: list[Any] = []
+        mine: list[Any] = []
         headers = list(self.files.headers) or [Header(5)] * self.count
         own = {member.number for member in self.members}
         for member in self.members:
@@ -369,14 +368,12 @@ class SubfileSet(BlobSet[BlobFiles]):
             work, kept_as = (disk.location.work, disk.location.kept_as) if disk.location is not None else ("", "")
             header = disk.layout.header
             if member.root and self.count > 1 and (header.vars is not headers[number].vars or work != member.work):
-                told.append([number, work, kept_as, encode(header, check=False).hex()])
+                mine.append([number, work, kept_as, encode(header, check=False)])
             headers[number], member.work = header, work
-        for number, work, kept_as, encoded in json.loads(
-            self.comm.combine("flush headers", json.dumps(told).encode(), joined_lists)
-        ):
+        for number, work, kept_as, encoded in self.comm.merge("flush headers", mine, joined_lists):
             self.driver.moved(number, work, kept_as)
             if number not in own:
-                headers[number] = header_of_bytes(bytes.fromhex(encoded))
+                headers[number] = header_of_bytes(encoded)
         rest = len(MAP_VARIABLES) * len(self.files.dims) + len(uids)
         known = [uid for uid in uids if uid in decided.supplements or uid in self.files.supplements]
         self.files.use(headers, uids, {uid: rest + i for i, uid in enumerate(known)})

@@ -11,7 +11,6 @@ Rules
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ from pnc_vol.append_log.tail import FULL
 from pnc_vol.burst.definition_writer import LoggedFile
 from pnc_vol.burst.folders import folder_for, join_log_folder, note_of, parent_of
 from pnc_vol.burst.store import LogStore
-from pnc_vol.disk.identity import NBYTES, identify
+from pnc_vol.disk.identity import identify
 from pnc_vol.errors import CollectiveMismatchError
 from pnc_vol.queue.stores import StoreContext
 from pnc_vol.ranks.comm import Comm, joined_lists, on_root
@@ -58,19 +57,19 @@ def begin_log(context: StoreContext) -> LogStore:
     assert location is not None
     path, file = location.path, LoggedFile(context.disk)
 
-    def make() -> bytes:
+    def make() -> tuple[bytes, bytes]:
         identity = identify(system, file.work, durable=options.burst_buf_sync != "none")
         made = folder_for(system, path, parent_of(path, options))
         _note(options, path, made)
-        return identity + os.fsencode(made)
+        return identity, os.fsencode(made)
 
-    told_by_root = on_root(comm, "open log", make)
-    file.identity, first = told_by_root[:NBYTES], os.fsdecode(told_by_root[NBYTES:])
+    file.identity, of_root = on_root(comm, "open log", make)
+    first = os.fsdecode(of_root)
     # Storage of a node's own has no folder yet that rank 0 made elsewhere.
     folder = os.path.join(parent_of(path, options), os.path.basename(first))
     name, share, lowest = f"{stem_of(path)}_0_{comm.rank}", None, comm.rank
     if options.burst_buf_shared_logs:
-        channel, channels, lowest = comm.node()
+        channel, channels, lowest = comm.nodes().place_of(comm.rank)
         name, share = f"{stem_of(path)}_0_{lowest}", Share(channel, channels)
     store: LogStore | None = None
     error: BaseException | None = None
@@ -92,9 +91,8 @@ def begin_log(context: StoreContext) -> LogStore:
     except Exception as reason:
         error = reason
     try:
-        mine = [lowest if share is not None else 0, os.fsencode(folder).hex()]
-        told = json.loads(comm.combine("open logs", json.dumps([mine]).encode(), joined_lists, error=error))
-        folders = [(number, bytes.fromhex(text)) for number, text in told]
+        mine = [lowest if share is not None else 0, os.fsencode(folder)]
+        folders = [(number, one) for number, one in comm.merge("open logs", [mine], joined_lists, error=error)]
         if share is not None:
             _same_folders(comm, folders)
     except BaseException:

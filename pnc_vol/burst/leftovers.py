@@ -28,8 +28,6 @@ from pnc_vol.system.neighbours import LOGS_NOTED, is_unnamed, neighbour
 from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
 
 if TYPE_CHECKING:
-    import json
-
     from pnc_vol.append_log import private_folders
     from pnc_vol.append_log.private_folders import Found
     from pnc_vol.burst import folders as log_folders
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from pnc_vol.disk import identity
     from pnc_vol.file.leftovers import ReplayReport
 else:
-    json = late("json")
     # nearly every file has no leftovers, and these load half of the package
     identity, replay = late("pnc_vol.disk.identity"), late("pnc_vol.burst.recovery.replay")
     ownership = late("pnc_vol.burst.recovery.ownership")
@@ -236,13 +233,13 @@ def replay_logs(
     left: list[str] = []
     closed: list[str] = []
 
-    def find() -> bytes:
+    def find() -> list[str]:
         if names is None:
             left.extend(_left(real, options, closed, any_file=any_file))
-            return json.dumps(sources.metas_of(system, left)).encode()
-        return json.dumps(sources.named_logs(system, list(names), real) if names else []).encode()
+            return sources.metas_of(system, left)
+        return sources.named_logs(system, list(names), real) if names else []
 
-    found = json.loads(on_root(comm, "replay find", find))
+    found = on_root(comm, "replay find", find)
     first = comm.rank == 0
     report = replay.replay_into(path, found, options=options, comm=comm, any_file=any_file, **how)
     report.closed += closed

@@ -9,10 +9,10 @@ note there could be a file for each folder; every opening would then have to lis
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pnc_vol.append_log.private_folders import name_of_folders
 from pnc_vol.ranks.comm import Comm
@@ -47,13 +47,12 @@ class JobCaches:
         directory : str, of this rank.
         """
         nodes = comm.nodes()
-        mine = json.dumps([[host, directory, [[comm.rank, comm.rank]]]])
-        told = json.loads(comm.combine("open cache", mine.encode(), _joined_places))
-        token = comm.from_root("open cache", token.encode()).decode()
+        places = comm.merge("open cache", [[host, directory, [[comm.rank, comm.rank]]]], _joined_places)
+        token = comm.broadcast("open cache", token)
         mates = nodes.ranks(nodes.of(comm.rank))
-        runs = ((range(first, last + 1), there) for _, there, ranks in told for first, last in ranks)
+        runs = ((range(first, last + 1), there) for _, there, ranks in places for first, last in ranks)
         known = {rank: there for run, there in runs for rank in mates if rank in run}
-        return cls(token, comm.rank, comm.size, [(at, there) for at, there, _ in told], known)
+        return cls(token, comm.rank, comm.size, [(at, there) for at, there, _ in places], known)
 
     def folder(self, path: str, rank: int) -> str:
         """The folder of the caches that a rank of this node and others have of a file, `path`."""
@@ -67,12 +66,13 @@ class JobCaches:
         return name_of_folders(PREFIX, path) + self.token
 
 
-def _joined_places(one: bytes, other: bytes) -> bytes:
+def _joined_places(one: list[Any], other: list[Any]) -> list[Any]:
     """Hosts and directories of ranks and of higher ones; the ranks as first and last of each run."""
-    known = {(host, directory): runs for host, directory, runs in json.loads(one)}
-    for host, directory, runs in json.loads(other):
+    known = {(host, directory): list(runs) for host, directory, runs in one}
+    for host, directory, runs in other:
         mine = known.setdefault((host, directory), [])
         if mine and mine[-1][1] + 1 == runs[0][0]:
-            mine[-1][1] = runs.pop(0)[1]
+            mine[-1] = [mine[-1][0], runs[0][1]]
+            runs = runs[1:]
         mine += runs
-    return json.dumps([(*place, runs) for place, runs in known.items()]).encode()
+    return [(*place, runs) for place, runs in known.items()]

@@ -20,10 +20,10 @@ Rules
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pnc_vol.cache.cache_file import DATA, grow_file, write_extents
 from pnc_vol.cache.extent_log import SUFFIX
@@ -238,13 +238,13 @@ def replay_caches(
         As `carry_caches`; also if a running job has them.
     """
 
-    def carry() -> bytes:
+    def carry() -> list[Any]:
         done = [_replayed(path, names, options=options, **flags) for path in (paths if names is None else paths[:1])]
         messages = [message for one in done for message in one.messages]
         sums = [sum(counts) for counts in zip(*((one.caches, one.nbytes, one.headers) for one in done), strict=True)]
-        return json.dumps([*sums, messages]).encode()
+        return [*sums, messages]
 
-    caches, nbytes, headers, messages = json.loads(on_root(comm, "replay caches", carry))
+    caches, nbytes, headers, messages = on_root(comm, "replay caches", carry)
     return CarriedCaches(caches, nbytes, headers, messages=messages)
 
 

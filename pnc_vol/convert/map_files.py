@@ -169,23 +169,23 @@ def dealt(maps: list[Map] | None, comm: Comm, *, compat: bool = False) -> list[t
     list of (tuple of int, Runs)
         For each map its dimensions and the runs as stored.
     """
-    texts = comm.from_root("maps", b"" if maps is None else ";".join(_text(one) for one in maps).encode()).decode()
+    known = comm.broadcast("maps", None if maps is None else [_kind(one) for one in maps])
     found: list[tuple[tuple[int, ...], Runs]] = []
-    for k, text in enumerate(texts.split(";") if texts else ()):
-        code, *dims = text.split(",")
+    for k, (code, dims) in enumerate(known):
         parcels: dict[int, npt.NDArray[np.uint8]] = {}
         with comm.errors_shared():
             if maps is not None:
                 shares = ((rank, maps[k].share(rank, comm.size, compat=compat)) for rank in range(comm.size))
                 parcels = {r: np.concatenate(share).astype(code, copy=False).view(np.uint8) for r, share in shares}
-        columns = comm.deliver("maps", parcels).get(0, np.empty(0, np.uint8)).view(code).astype(np.int64)
+        columns = comm.exchange("maps", parcels).get(0, np.empty(0, np.uint8)).view(code).astype(np.int64)
         found.append((tuple(map(int, dims)), Runs(*np.split(columns, 2))))
     return found
 
 
-def _text(one: Map) -> str:
+def _kind(one: Map) -> tuple[str, list[int]]:
+    """The type of the numbers of a map, and its dimensions."""
     dtype = np.result_type(one.offsets, one.lengths).newbyteorder("=")
-    return ",".join((dtype.str, *map(str, one.dims)))
+    return dtype.str, [int(n) for n in one.dims]
 
 
 def read_decompositions(path: str | os.PathLike[str], comm: Any = None, *, compat: bool = False) -> list[Decomposition]:
@@ -230,11 +230,7 @@ def read_decompositions(path: str | os.PathLike[str], comm: Any = None, *, compa
     try:
         maps: list[Map] = []
 
-        def read() -> bytes:
-            maps.extend(read_maps(path))
-            return b""
-
-        on_root(ranks, "read_decompositions", read)
+        on_root(ranks, "read_decompositions", lambda: maps.extend(read_maps(path)))
         shares = dealt(maps if ranks.rank == 0 else None, ranks, compat=compat)
     finally:
         ranks.close()

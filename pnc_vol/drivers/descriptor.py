@@ -88,7 +88,7 @@ class Descriptor:
                 there = system.fstat(fd)
                 device, number = _SIGNED.unpack(_UNSIGNED.pack(there.st_dev, there.st_ino))
                 other, unnamed = not stat.S_ISREG(there.st_mode), not _is_link_to(system, fd, there)
-                told, _ = ranks.reduce("open file", (device, ~device, number, ~number, other, unnamed))
+                told, _ = ranks.agree("open file", (device, ~device, number, ~number, other, unnamed))
         except BaseException:
             if fd >= 0:
                 system.close(fd)

@@ -37,7 +37,7 @@ from pnc_vol.exchange.parcels import (
 )
 from pnc_vol.exchange.team import Guard, Team
 from pnc_vol.extents.model import Int64, before
-from pnc_vol.ranks.levels import Levels
+from pnc_vol.ranks.levels import NO_ANSWER, Levels, Message
 
 __all__ = ["PIECES", "Announced", "Incoming", "NodeParcels", "Outgoing", "allowed_here", "excess_of"]
 
@@ -84,8 +84,8 @@ class Announced:
         self._cut = cut
         self._domain = cut.cells // domains.windows
         self._sizes = sizes_of(*cut.every_piece())[:, columns]
-        afar = np.isin(self._domain, here, invert=True)
-        self._turns = {turn: np.array(numbers)[afar[numbers]] for turn, numbers in turns.items()}
+        remote = np.isin(self._domain, here, invert=True)
+        self._turns = {turn: np.array(numbers)[remote[numbers]] for turn, numbers in turns.items()}
 
     def tell(self, k: int, row: Int64) -> None:
         """Put the bytes for each domain in round `k` into `row`, which is 0; those of its parts one behind another."""
@@ -178,11 +178,10 @@ class NodeParcels(ABC):
         shared : function of bytes
             Memory that the ranks of this node share; on all ranks or none (collective).
         """
-        self.levels.begin(PIECES)
-        self.levels.table(PIECES, self._first, self._firsts)
-        self.guard.attempt(lambda: self._add_up(allowed))
-        self.levels.largest(PIECES, *self._need)
-        self.levels.completed()
+        with self.levels.call(PIECES):
+            self.levels.table(PIECES, self._first, self._firsts)
+            self.guard.attempt(lambda: self._add_up(allowed))
+            self.levels.reduce(PIECES, "largest", *self._need)
         self.excess, most = divmod(int(self._need[1, 0]), _EXCESS)
         if self.excess:
             return False
@@ -192,8 +191,8 @@ class NodeParcels(ABC):
             self._parcels = found
         return found is not None
 
-    def let_go(self) -> None:
-        """Keep nothing of the memory for the parcels."""
+    def release(self) -> None:
+        """Give the memory for the parcels back."""
         self._parcels = self._parcels[:0].copy()
 
     def _add_up(self, allowed: int) -> None:
@@ -228,11 +227,11 @@ class NodeParcels(ABC):
         """Put this rank's parcels of a round, or the requests for them, into the memory of its node."""
 
     @abstractmethod
-    def exchange(self, k: int, window: Bytes | None, met: Callable[[], None]) -> None:
+    def exchange(self, k: int, window: Bytes | None, meanwhile: Callable[[], None]) -> None:
         """Exchange the parcels of round `k` with other nodes, and agree on the next round.
 
         window : uint8[...] or None, this rank's.
-        met : callable, what to do when all ranks of the node are there, before anything is sent.
+        meanwhile : callable, is called when all ranks of the node are there, before anything is sent.
         """
 
 
@@ -249,36 +248,36 @@ class Outgoing(NodeParcels):
                 put(parcel, self.memory, memory[at : at + parcel.nbytes])
                 at += parcel.nbytes
 
-    def exchange(self, k: int, window: Bytes | None, met: Callable[[], None]) -> None:
+    def exchange(self, k: int, window: Bytes | None, meanwhile: Callable[[], None]) -> None:
         coming = self._next_table(k)
-        met()
+        meanwhile()
         if self.levels.writers is not None:
-            messages: list[tuple[int, Bytes]] = []
+            messages: list[Message] = []
             # What a rank that failed had announced is not there.
             self.guard.attempt(lambda: messages.extend(() if coming[:, 0].any() else self._messages(k)))
             room = self.team.room
 
-            def got(message: Bytes) -> None:
+            def taken(message: Bytes) -> None:
                 self.guard.attempt(lambda: take(message, room if window is None else window))
 
-            self.levels.deliver(PIECES, messages, got, room)
+            self.levels.exchange(PIECES, messages, taken, room)
         self._table = coming
 
-    def _messages(self, k: int) -> list[tuple[int, Bytes]]:
+    def _messages(self, k: int) -> list[Message]:
         """Ranks, and the parcels for them, in messages of `LARGEST` bytes at most."""
         team, memory = self.team, self._memory(k)
         where, sizes = self._regions()
-        found: list[tuple[int, Bytes]] = []
+        found: list[Message] = []
         for domain in team.sends:
             ((first,), (size,)) = where[domain], sizes[domain]
             last, end = first, first + size
             for nbytes in sizes_in(memory[first:end]) if size > LARGEST else (size,):
                 if last + nbytes - first > LARGEST:
-                    found.append((team.owners[domain], memory[first:last]))
+                    found.append((team.owners[domain], memory[first:last], NO_ANSWER))
                     first = last
                 last += nbytes
             if last > first:
-                found.append((team.owners[domain], memory[first:last]))
+                found.append((team.owners[domain], memory[first:last], NO_ANSWER))
         return found
 
 
@@ -308,31 +307,31 @@ class Incoming(NodeParcels):
                 request(parcel, memory[at : at + parcel.request])
                 at += parcel.request
 
-    def exchange(self, k: int, window: Bytes | None, met: Callable[[], None]) -> None:
+    def exchange(self, k: int, window: Bytes | None, meanwhile: Callable[[], None]) -> None:
         coming = self._next_table(k)
-        met()
+        meanwhile()
         if self.levels.writers is not None:
-            requests: list[tuple[int, Bytes, Bytes]] = []
+            requests: list[Message] = []
             # What a rank that failed had announced is not there.
             self.guard.attempt(lambda: requests.extend(() if coming[:, 0].any() else self._requests(k)))
 
             def answered(asked: Bytes) -> Bytes:
-                # Whoever asked waits for it, whatever is in it: what fails here is told to all in the end.
+                # Whoever asked waits for it, whatever is in it: what fails here is reported to all in the end.
                 found = self._answer[: answer_size(asked)]
                 self.guard.attempt(lambda: answer(asked, found if window is None else window, found))
                 return found
 
-            self.levels.fetch(PIECES, requests, answered, self.team.room)
+            self.levels.exchange(PIECES, requests, answered, self.team.room)
         # All answers are there when all ranks of the node have come so far.
         self.levels.meet(PIECES)
         self.guard.attempt(lambda: self._take(k))
         self._table = coming
 
-    def _requests(self, k: int) -> list[tuple[int, Bytes, Bytes]]:
+    def _requests(self, k: int) -> list[Message]:
         """Ranks, the requests to them, and where their answers go; `LARGEST` bytes at most of either."""
         team, memory = self.team, self._memory(k)
         where, sizes = self._regions()
-        found: list[tuple[int, Bytes, Bytes]] = []
+        found: list[Message] = []
         for domain in team.sends:
             first, into = where[domain]
             last, end = first, first + sizes[domain][0]

@@ -31,7 +31,7 @@ class Team(NamedTuple):
     here : list of int, domains whose aggregators are on this node.
     sends : list of int, domains of other nodes to whose aggregators this rank sends what its node has for them.
     most_here : int, aggregators of the node that has most.
-    afar : bool, some rank has an aggregator on another node.
+    remote : bool, some rank has an aggregator on another node.
     room : uint8[...], where a message of another node arrives.
     """
 
@@ -42,7 +42,7 @@ class Team(NamedTuple):
     here: list[int]
     sends: list[int]
     most_here: int
-    afar: bool
+    remote: bool
     room: Bytes
 
     @classmethod
@@ -59,17 +59,17 @@ class Team(NamedTuple):
         senders = [owners[i] for i in here] or [comm.rank if apart else nodes.lowest[ours]]
         writes = comm.rank in senders
         sends = elsewhere[senders.index(comm.rank) :: len(senders)] if writes else []
-        afar = apart or not nodes.single
-        room = np.empty(LARGEST if writes and afar else 0, np.uint8)
-        levels = comm.levels(ours if afar else None, writes=writes)
+        remote = apart or not nodes.single
+        room = np.empty(LARGEST if writes and remote else 0, np.uint8)
+        levels = comm.levels(ours if remote else None, writes=writes)
         mine = owners.index(comm.rank) if comm.rank in owners else -1
         most = int(np.unique(node, return_counts=True)[1].max())
-        group = None if apart else comm.group(ours) if afar else comm
-        return cls(levels, group, owners, mine, here, sends, most, afar, room)
+        group = None if apart else comm.group(ours) if remote else comm
+        return cls(levels, group, owners, mine, here, sends, most, remote, room)
 
     def free(self) -> None:
         """Give the communicators back, if all ranks still take part (collective)."""
-        if self.levels.free() and self.node is not None and self.afar:
+        if self.levels.free() and self.node is not None and self.remote:
             self.node.close()
 
 

@@ -23,7 +23,6 @@ Rules
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
@@ -149,7 +148,7 @@ class TwoPhase:
         most = [~low, high, size, *self.wanted, self._block()]
         mine = 0 if reads else weight(extents)
         # Halves, whose sums over all ranks do not exceed 63 bits.
-        (beyond, high, size, *asked, block), (nbytes, pieces, lower, upper) = self.comm.reduce(
+        (beyond, high, size, *asked, block), (nbytes, pieces, lower, upper) = self.comm.agree(
             "flush bounds", most, [extents.nbytes, n, mine & 0xFFFFFFFF, mine >> 32]
         )
         low = ~beyond
@@ -173,16 +172,16 @@ class TwoPhase:
             work.begin()
             if self._shared_parcels(work, 2 * wanted.buffer_size):
                 return work
-            if work.afar is not None and work.afar.excess > 1 and domains.window > _PAGE:
+            if work.remote is not None and work.remote.excess > 1 and domains.window > _PAGE:
                 # Some node has much more than its share of a round.
-                smaller *= work.afar.excess
+                smaller *= work.remote.excess
             else:
                 work.rounds = 0
                 return work
 
     def _done(self, work: Rounds) -> OSError | None:
         """Carry out what was agreed on (collective); what failed."""
-        domains, levels = work.domains, 2 if work.team.afar else 1
+        domains, levels = work.domains, 2 if work.team.remote else 1
         self.last[work.verb] = Sizes(levels, domains.count, domains.window, domains.windows, work.rounds)
         try:
             if work.rounds:
@@ -193,8 +192,8 @@ class TwoPhase:
         finally:
             # Shared memory is given back with the last array of it.
             work.windows = np.empty(0, np.uint8)
-            if work.afar is not None:
-                work.afar.let_go()
+            if work.remote is not None:
+                work.remote.release()
 
     def _block(self) -> int:
         """What the file system says of its blocks, on rank 0."""
@@ -240,15 +239,15 @@ class TwoPhase:
 
         each : int, bytes that an aggregator may have in all.
         """
-        afar, team = work.afar, work.team
-        if not team.afar or afar is None:
-            return not team.afar
+        remote, team = work.remote, work.team
+        if not team.remote or remote is None:
+            return not team.remote
 
         def shared(nbytes: int) -> Bytes | None:
             self._parcels = self._shared(team, self._parcels, nbytes)
             return self._parcels
 
-        return afar.prepare(allowed_here(len(team.here), each, work.domains.window), shared)
+        return remote.prepare(allowed_here(len(team.here), each, work.domains.window), shared)
 
     def _shared(self, team: Team, kept: Bytes | None, nbytes: int) -> Bytes | None:
         """Memory that all ranks of a node see, of this size at least on all nodes (collective); None: there is none."""
@@ -260,7 +259,7 @@ class TwoPhase:
             found = np.empty(nbytes, np.uint8) if team.node is None else shared_memory(team.node, nbytes)
         except Exception as error:
             lack = error
-        missing = self.comm.reduce("flush memory", [found is None], error=lack)[0][0]
+        missing = self.comm.agree("flush memory", [found is None], error=lack)[0][0]
         return None if missing else found
 
     def close(self) -> None:
@@ -271,16 +270,13 @@ class TwoPhase:
         self._teams.clear()
 
 
-_TOLD = struct.Struct("<qqq16s")
-
-
 def shared_memory(comm: Comm, nbytes: int) -> npt.NDArray[np.uint8] | None:
     """uint8[nbytes] that all ranks have in common, or None on all of them (collective).
 
     It is given back when the last array of it is gone. Ask only for ranks of one node. The file has no name, and is
     opened through ``/proc``: a killed job leaves nothing behind, which MPI's shared windows do not promise.
     """
-    fd, found, told = -1, None, b""
+    fd, found, place = -1, None, None
     token = os.urandom(16)
     if comm.rank == 0:
         try:
@@ -289,15 +285,15 @@ def shared_memory(comm: Comm, nbytes: int) -> npt.NDArray[np.uint8] | None:
             REAL.fallocate(fd, 0, nbytes)
             found = _mapped(fd, nbytes)
             found[:16] = np.frombuffer(token, np.uint8)
-            told = _TOLD.pack(REAL.getpid(), fd, nbytes, token)
+            place = [REAL.getpid(), fd, nbytes, token]
         except (OSError, ValueError, MemoryError):
             found = None
     try:
-        told = comm.from_root("flush memory", told)
-        if comm.rank and told:
-            found = _opened(*_TOLD.unpack(told))
+        place = comm.broadcast("flush memory", place)
+        if comm.rank and place is not None:
+            found = _opened(*place)
         # Until all have it open, the one who made it keeps it.
-        missing = comm.reduce("flush memory", [found is None])[0][0]
+        missing = comm.agree("flush memory", [found is None])[0][0]
     finally:
         if fd >= 0:
             REAL.close(fd)

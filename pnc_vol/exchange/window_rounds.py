@@ -69,7 +69,7 @@ class Rounds(ABC):
     ----------
     rounds : int, the same on all ranks; 0: each rank does it by itself.
     windows : uint8[...], of all aggregators of this node, two of each.
-    afar : NodeParcels or None, what goes to or comes from other nodes.
+    remote : NodeParcels or None, what goes to or comes from other nodes.
     """
 
     parcels: ClassVar[type[NodeParcels]]
@@ -96,7 +96,7 @@ class Rounds(ABC):
         """Those of this rank's domain that any rank has something for."""
         self.bits = _NO_BITS
         """What windows this rank touches, and what any rank touches."""
-        self.afar: NodeParcels | None = None
+        self.remote: NodeParcels | None = None
 
     # --------------------------------------------------------------------------------------------- agreeing
 
@@ -117,10 +117,8 @@ class Rounds(ABC):
         if self.domains.windows > 1:
             self.comm.agree("flush windows", error=self.guard.lack)
             # Nothing here takes memory.
-            levels = self.team.levels
-            levels.begin("flush windows")
-            levels.any_of("flush windows", *self.bits)
-            levels.completed()
+            with self.team.levels.call("flush windows"):
+                self.team.levels.reduce("flush windows", "any", *self.bits)
         self.guard.attempt(lambda: self._plan(nbytes))
         if not whole:
             self.guard.attempt(lambda: self._note_holes(known=worth_finding(nbytes, pieces)))
@@ -139,9 +137,8 @@ class Rounds(ABC):
         """Find out what is left open of the windows (collective)."""
         granules, levels = self.granules, self.team.levels
         if granules is not None and granules.known:
-            levels.begin("flush holes")
-            levels.sums("flush holes", *granules.sums)
-            levels.completed()
+            with levels.call("flush holes"):
+                levels.reduce("flush holes", "sum", *granules.sums)
 
     def _prepare(self) -> None:
         """Cut this rank's extents, and note what windows they touch."""
@@ -174,8 +171,8 @@ class Rounds(ABC):
             self.turns.setdefault(turn, []).append(i)
         windows = np.flatnonzero(touched[team.mine]) if team.mine >= 0 else _NONE
         self.cells = (team.mine * domains.windows + windows).tolist()
-        if team.afar:
-            self.afar = self.parcels(team, domains, self.cut, self.turns, self.pieces, self.guard, rounds)
+        if team.remote:
+            self.remote = self.parcels(team, domains, self.cut, self.turns, self.pieces, self.guard, rounds)
         self.rounds = rounds
 
     def _touched(self) -> npt.NDArray[np.bool_]:
@@ -207,7 +204,7 @@ class Rounds(ABC):
         """Learn how it went everywhere: what this rank, or one that works for it, failed with (collective)."""
         failure, comm = self.guard.failure, self.comm
         number = 0 if failure is None else (comm.size - comm.rank) << 32 | (failure.errno or errno.EIO)
-        lowest = comm.reduce("flush written", [number], error=self.guard.lack)[0][0]
+        lowest = comm.agree("flush written", [number], error=self.guard.lack)[0][0]
         if failure is not None:
             return failure
         if lowest and len(self.extents.offset):
@@ -248,22 +245,22 @@ class Rounds(ABC):
         copy : callable
             Copies this rank's pieces into windows of its node in a round, or from there.
         """
-        levels, afar, attempt = self.team.levels, self.afar, self.guard.attempt
+        levels, remote, attempt = self.team.levels, self.remote, self.guard.attempt
         with Behind(alone=len(self.cells) < 2 or not self.driver.capabilities.concurrent) as behind:
 
-            def met(k: int) -> None:
+            def all_here(k: int) -> None:
                 attempt(lambda: behind.start(lambda: meanwhile(k)))
 
             for k in range(self.rounds):
-                if afar is not None:
-                    attempt(partial(afar.fill, k))
+                if remote is not None:
+                    attempt(partial(remote.fill, k))
                 # Who goes on lets other ranks have the memory of these windows, whatever failed.
                 attempt(behind.wait, always=True)
-                if afar is not None:
-                    afar.exchange(k, self._mine(k), partial(met, k))
+                if remote is not None:
+                    remote.exchange(k, self._mine(k), partial(all_here, k))
                 else:
                     levels.meet(PIECES)
-                    met(k)
+                    all_here(k)
                 attempt(partial(copy, k))
             attempt(behind.wait, always=True)
 
@@ -282,18 +279,17 @@ class WriteRounds(Rounds):
 
     def run(self) -> None:
         levels, attempt = self.team.levels, self.guard.attempt
-        levels.begin(PIECES)
-        if self.afar is not None:
-            attempt(lambda: self._fill(0))
-        self._each(self._next, self._copy)
-        if self.rounds > 1 or self.afar is None:
-            levels.meet(PIECES)
-        attempt(lambda: self._write(self.rounds - 1))
-        levels.completed()
+        with levels.call(PIECES):
+            if self.remote is not None:
+                attempt(lambda: self._fill(0))
+            self._each(self._next, self._copy)
+            if self.rounds > 1 or self.remote is None:
+                levels.meet(PIECES)
+            attempt(lambda: self._write(self.rounds - 1))
 
     def _copy(self, k: int) -> None:
         # Ranks of several nodes met before the first round, and have filled its windows.
-        if k or self.afar is None:
+        if k or self.remote is None:
             self._fill(k)
 
     def _next(self, k: int) -> None:
@@ -370,11 +366,10 @@ class ReadRounds(Rounds):
         self.driver.read(self.extents, self.memory)
 
     def run(self) -> None:
-        levels, attempt = self.team.levels, self.guard.attempt
-        levels.begin(PIECES)
-        attempt(lambda: self._look(0))
-        self._each(lambda k: self._look(k + 1), self._give)
-        levels.completed()
+        attempt = self.guard.attempt
+        with self.team.levels.call(PIECES):
+            attempt(lambda: self._look(0))
+            self._each(lambda k: self._look(k + 1), self._give)
         if self._union is not None:
             union, memory = self._union
             attempt(lambda: spread(union, memory, self.extents, self.memory))

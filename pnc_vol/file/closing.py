@@ -120,7 +120,7 @@ def _kept(session: Session, *, orderly: bool) -> str:
         return "" if location is None else location.kept_as
     kept = session.file_set.kept_as
     if orderly:
-        (anywhere,), _ = session.comm.reduce("close kept", (bool(kept),))
+        (anywhere,), _ = session.comm.agree("close kept", (bool(kept),))
         kept = kept or (f"a temporary file of another rank beside {session.disk.path}" if anywhere else "")
     return kept
 

@@ -33,11 +33,8 @@ from pnc_vol.late import late
 from pnc_vol.ranks.comm import Comm
 
 if TYPE_CHECKING:
-    import json
-
     from pnc_vol.ranks import mpi_comm
 else:
-    json = late("json")
     mpi_comm = late("pnc_vol.ranks.mpi_comm")
 
 __all__ = [
@@ -179,20 +176,19 @@ def close_before_open(comm: Comm, sessions: Iterable[Session] | None = None) -> 
 
 def _tell(comm: Comm, operation: str, error: DeferredCloseError | None, times: Sequence[float] = ()) -> list[float]:
     """The longest times of all ranks; what one of them could not close is raised on all, with the paths."""
-    mine = None if error is None else [str(error), error.errno, error.paths]
-    told = json.loads(comm.combine(operation, json.dumps([list(times), mine]).encode(), _longest))
-    longest: list[float] = told[0]
-    if told[1] is not None and error is None:
-        error = DeferredCloseError(told[1][0])
-        error.errno, error.paths = told[1][1:]
+    mine = [list(times), None if error is None else [str(error), error.errno, error.paths]]
+    longest, trouble = comm.merge(operation, mine, _longest)
+    if trouble is not None and error is None:
+        error = DeferredCloseError(trouble[0])
+        error.errno, error.paths = trouble[1:]
     if error is not None:
         raise error
-    return longest
+    return list(longest)
 
 
-def _longest(one: bytes, other: bytes) -> bytes:
-    (times, trouble), (more, other_trouble) = json.loads(one), json.loads(other)
-    return json.dumps([list(map(max, times, more)), trouble or other_trouble]).encode()
+def _longest(one: list[Any], other: list[Any]) -> list[Any]:
+    (times, trouble), (more, other_trouble) = one, other
+    return [list(map(max, times, more)), trouble or other_trouble]
 
 
 def finalize(comm: Any = None) -> Times:

@@ -23,7 +23,7 @@ from pnc_vol.drivers.stack import (
 )  # fmt: skip
 from pnc_vol.drivers.stack_text import written_layer
 from pnc_vol.file.epochs import fall_back
-from pnc_vol.ranks.comm import Comm, first_trouble, on_root, said_by
+from pnc_vol.ranks.comm import Comm, first_trouble, on_root, ranks_by_text
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, is_folder, scratch_folder
 
@@ -132,8 +132,8 @@ def open_together(
                 same = context.system.stat(path).st_ino == inode
             trouble = driver.trouble() if same else _ANOTHER_FILE
             if comm.size > 1:
-                said = said_by(comm, "open driver", trouble)
-                trouble = _ANOTHER_FILE if _ANOTHER_FILE in said else first_trouble(said, comm.size)
+                troubles = ranks_by_text(comm, "open driver", trouble)
+                trouble = _ANOTHER_FILE if _ANOTHER_FILE in troubles else first_trouble(troubles, comm.size)
     except BaseException:
         if driver is not None and not driver.capabilities.collective:
             driver.close()
@@ -183,11 +183,11 @@ def open_copy(old: Location, options: Options, comm: Comm) -> tuple[Location, Dr
     """A new file beside another one, and a driver on it (collective)."""
     made: list[Location] = []
 
-    def do() -> bytes:
+    def do() -> str:
         made.append(old.copy())
-        return made[0].work.encode()
+        return made[0].work
 
-    work = on_root(comm, "copy", do).decode()
+    work = on_root(comm, "copy", do)
     location = made[0] if made else Location(options.system, old.path, work, unseen=old.unseen, kept_as=old.kept_as)
     fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
     driver = open_together(

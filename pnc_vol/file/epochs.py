@@ -12,7 +12,7 @@ Rules
    close) drains first: each rank waits for its own data, and a call says that all have. The header in the file knows
    the old places until then.
 4. If a header fails to follow half way, the journal stays, and the same header is written again before any other.
-5. After a flush with data, other nodes hold data that this node cannot see, where they told that they would write,
+5. After a flush with data, other nodes hold data that this node cannot see, where they announced that they would write,
    until a flush says otherwise. What a rank wrote itself it sees meanwhile.
 6. Where a flush would write what another rank may hold of an earlier epoch, it drains first (`held_ranges`).
 7. A flush does not return while what it has promised is in the memory of a process alone: if a driver can hold nothing
@@ -66,7 +66,7 @@ class Epochs:
     """
 
     __slots__ = (
-        "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_met", "_ranges", "_written",
+        "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_overlapped", "_ranges", "_written",
         "apart", "failed", "holding", "settled", "unwritten",
     )  # fmt: skip
 
@@ -76,8 +76,8 @@ class Epochs:
         self._headers: list[tuple[int, bytes]] = []
         self._begun: tuple[int, bytes] | None = None
         self._in_file = disk.header_bytes
-        self._met: tuple[int, int, bytes] = 0, 0, b""
-        """See `HeldRanges.met`; and what all ranks told that they are about to write."""
+        self._overlapped: tuple[int, int, bytes | None] = 0, 0, None
+        """See `HeldRanges.met`; and what all ranks announced that they are about to write."""
         self._ranges: HeldRanges | None = None
         self.unwritten: list[Unwritten] = []
         self.holding = disk.driver.synced_epoch() < EVERY_EPOCH
@@ -125,19 +125,21 @@ class Epochs:
             return
         comm, synced = self._comm, self._driver.synced_epoch()
         self.unwritten += self._driver.failures()
-        told = self.ranges.told(spans()) if comm.size > 1 else held_ranges.NO_SPANS
+        announced = self.ranges.announced(spans()) if comm.size > 1 else held_ranges.NO_SPANS
         late = synced < self._written
         unseen = comm.size > 1 and not (self._driver.sees_node and comm.nodes().single)
-        facts = (~synced, bool(self._headers), bool(self.unwritten), len(told), *self.ranges.met(told), unseen)
-        most, (behind,) = comm.reduce("flush held", (*facts, *self._bits(late)), (late,))
+        overlapped = self.ranges.newest_overlapped(announced)
+        facts = (~synced, bool(self._headers), bool(self.unwritten), len(announced), *overlapped, unseen)
+        most, (behind,) = comm.agree("flush held", (*facts, *self._bits(late)), (late,))
         least = ~most[0]
         self.holding, self.failed = least < EVERY_EPOCH, bool(most[2])
         self.settled = least >= self._ended and not most[1]
         self.apart = self.holding and bool(most[6])
-        owned = b""
+        owned = None
         if most[3]:
-            owned = comm.combine("flush held ranges", held_ranges.owned_by(comm.rank, told), held_ranges.joined_owned)
-        self._met = most[4], most[5], owned
+            mine = held_ranges.owned_by(comm.rank, announced)
+            owned = comm.merge("flush held ranges", mine, held_ranges.joined_owned)
+        self._overlapped = most[4], most[5], owned
         self._release(min(least, self._ended))
         if comm.size > 1 and not (self._elsewhere(most[len(facts) :]) if self._driver.sees_node else behind > late):
             self._driver.note_elsewhere("")
@@ -155,13 +157,13 @@ class Epochs:
         return [late and (own >> bit & 1) == value for bit in bits for value in (0, 1)]
 
     def _elsewhere(self, late: Sequence[int]) -> bool:
-        """Whether a rank of another node is late, from what `_bits` told of all."""
+        """Whether a rank of another node is late, from what `_bits` announced of all."""
         own = self._comm.nodes().of(self._comm.rank)
         return any(late[2 * bit + 1 - (own >> bit & 1)] for bit in range(len(late) // 2))
 
     def must_wait(self, *, together: bool) -> bool:
         """Whether this flush would write what another rank may hold of an earlier epoch; the same on all ranks."""
-        others, every, _ = self._met
+        others, every, _ = self._overlapped
         return self._comm.size > 1 and self.holding and self.ranges.keeps(every if together else others)
 
     def may_write_alone(self, spans: Callable[[], Spans]) -> bool:
@@ -252,7 +254,7 @@ class Epochs:
             self._ended += 1
             if wrote:
                 self._written = self._ended
-                self.ranges.wrote(self._ended, self._met[2], together=together)
+                self.ranges.wrote(self._ended, self._overlapped[2], together=together)
                 if self.apart:
                     node = self._driver.sees_node
                     where = self.ranges.of_others(self._ended, self._comm.nodes(), node=node)

@@ -30,14 +30,11 @@ from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
 
 if TYPE_CHECKING:
-    import json
-
     from pnc_vol.disk import existing as reading
     from pnc_vol.disk.existing import Existing
     from pnc_vol.format.decode import Decoded
     from pnc_vol.ranks.comm import Comm
 else:
-    json = late("json")
     reading = late("pnc_vol.disk.existing")
 
 __all__ = ["FileSets", "Found", "Mine", "SetSeen", "file_sets", "file_with_header", "files_of", "find", "is_set"]
@@ -177,15 +174,9 @@ class Found(NamedTuple):
     def created(self) -> bool:
         return self.way == "create"
 
-    def packed(self) -> bytes:
-        words = [self.way, self.token, self.path, self.work, self.size, self.inode, self.sets]
-        return json.dumps(words).encode() + b"\n" + self.header
-
-    @classmethod
-    def unpacked(cls, told: bytes) -> Found:
-        words, _, header = told.partition(b"\n")
-        way, token, path, work, size, inode, sets = json.loads(words)
-        return cls(way, token, path, work, size, inode, header, sets)
+    def value(self) -> tuple[Any, ...]:
+        """What other ranks need of it; see `pnc_vol.ranks.codec`."""
+        return self[:-1]
 
 
 def find(

@@ -213,7 +213,7 @@ def _replaces_lasting(comm: Comm, disk: StoredFile) -> bool:
     if disk.lasting or not disk.location.unseen or disk.keep_unpublished:
         return disk.lasting
     # Rank 0 alone knows what had the name when this file was made.
-    (replaces,), _ = comm.reduce("flush replaces", (disk.location.replaces,))
+    (replaces,), _ = comm.agree("flush replaces", (disk.location.replaces,))
     return bool(replaces)
 
 
@@ -222,7 +222,7 @@ def _can_sync(comm: Comm, disk: StoredFile) -> bool:
 
     Of a header that followed late, rank 0 alone knows of the error.
     """
-    (failed,), _ = comm.reduce("flush sync failed", (disk.sync_error is not None,))
+    (failed,), _ = comm.agree("flush sync failed", (disk.sync_error is not None,))
     return not failed
 
 
@@ -249,7 +249,7 @@ def cut_what_failed(comm: Comm, disk: StoredFile) -> None:
         with suppress(OSError):
             longer = disk.driver.size() > _length(disk)
     held = len(disk.driver.unsynced().offset) > 0
-    (any_longer, any_held), _ = comm.reduce("close cut", (longer, held))
+    (any_longer, any_held), _ = comm.agree("close cut", (longer, held))
     if any_longer and not any_held:
         cut_tail(comm, disk)
 
@@ -271,7 +271,7 @@ def _publish(comm: Comm, location: Location, *, durable: bool) -> None:
             error = reason
     # It may have its name, and an old journal beside it could not be removed: all ranks go on from that.
     named = error is not None and location.published
-    (any_named,), _ = comm.reduce("flush publish", (named,), error=None if named else error)
+    (any_named,), _ = comm.agree("flush publish", (named,), error=None if named else error)
     location.note_published()
     if any_named:
         comm.agree("flush journal", error=error)

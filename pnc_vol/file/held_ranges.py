@@ -97,9 +97,9 @@ def _firsts(gaps: npt.NDArray[np.int64], cut: npt.NDArray[np.bool_], most: int) 
     return np.flatnonzero(np.concatenate(([True], cut)))
 
 
-def owned_by(rank: int, spans: Spans) -> bytes:
-    """Ranges of one rank, sorted and disjoint, for `Comm.combine` with `joined_owned`."""
-    return np.column_stack((spans, np.full(len(spans), rank))).astype("<i8", copy=False).tobytes()
+def owned_by(rank: int, spans: Spans) -> bytes | None:
+    """Ranges of one rank, sorted and disjoint, for `Comm.merge` with `joined_owned`; None for none."""
+    return np.column_stack((spans, np.full(len(spans), rank))).astype("<i8", copy=False).tobytes() or None
 
 
 def _owned(packed: bytes) -> Owned:
@@ -138,7 +138,7 @@ def _meet(one: Spans, other: Spans) -> bool:
 
 
 class HeldRanges:
-    """What the ranks told.
+    """The ranges that the ranks announced.
 
     Parameters
     ----------
@@ -163,20 +163,20 @@ class HeldRanges:
         """This rank wrote there, between two flushes."""
         self._alone.append(spans)
 
-    def told(self, spans: Spans) -> Spans:
-        """What this rank tells: what it is about to write, and what it wrote since the last flush."""
+    def announced(self, spans: Spans) -> Spans:
+        """The ranges that this rank announces: what it is about to write, and what it wrote since the last flush."""
         return _joined(np.concatenate((spans, *self._alone))) if self._alone else spans
 
-    def met(self, told: Spans) -> tuple[int, int]:
+    def newest_overlapped(self, announced: Spans) -> tuple[int, int]:
         """The newest epoch of which another rank may hold some of these ranges, and any rank; 0 for none.
 
         The second one counts where ranks write for others: a rank may meet its own data in another one's cache.
         """
         others = every = 0
-        for epoch, (owned, mixed) in self._epochs.items() if len(told) else ():
-            if mixed or self._meets(told, owned):
+        for epoch, (owned, mixed) in self._epochs.items() if len(announced) else ():
+            if mixed or self._meets(announced, owned):
                 others = max(others, epoch)
-            if mixed or _meet(told, owned):
+            if mixed or _meet(announced, owned):
                 every = max(every, epoch)
         return others, every
 
@@ -198,8 +198,8 @@ class HeldRanges:
         """Whether the epoch may not be in the file yet."""
         return epoch in self._epochs
 
-    def wrote(self, epoch: int, owned: bytes, *, together: bool) -> None:
-        """All ranks have written what they told, as `joined_owned` has it, in an epoch."""
+    def wrote(self, epoch: int, owned: bytes | None, *, together: bool) -> None:
+        """Note that all ranks have written the ranges that they announced, joined by `joined_owned`, in an epoch."""
         self._alone.clear()
         if owned:
             self._epochs[epoch] = _owned(owned), together

@@ -283,4 +283,4 @@ class OpenFile(Session):
             "driver": self.disk.driver.statistics(),
             "last_flush": None if last is None else last._asdict(),
         }
-        return {**self.counts, **self.transport.statistics(), **self.comm.traffic.told(), **told}
+        return {**self.counts, **self.transport.statistics(), **self.comm.traffic.statistics(), **told}

@@ -36,7 +36,7 @@ from pnc_vol.mapping.tree import Tree
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.stores import MEMORY, StoreContext, check_name, open_store
 from pnc_vol.queue.stores import trouble as store_trouble
-from pnc_vol.ranks.comm import Comm, on_root, said_by
+from pnc_vol.ranks.comm import Comm, on_root, ranks_by_text
 from pnc_vol.settings.options import Options
 from pnc_vol.warn import warn_outside
 
@@ -169,7 +169,7 @@ def open_file(
         if comm.mpi is None:
             found = find(*arguments)
         else:
-            found = Found.unpacked(on_root(comm, "open", partial(_told, *arguments)))
+            found = Found(*on_root(comm, "open", partial(_value_of_found, *arguments)))
         if claim is not None:
             claim.token = found.token.encode()
         if found.way == "join":
@@ -208,9 +208,9 @@ def open_file(
     raise comm.on_all(existing.replaced_too_often(path or ""))
 
 
-def _told(*arguments: Any) -> bytes:
+def _value_of_found(*arguments: Any) -> tuple[Any, ...]:
     """What rank 0 found, for the others."""
-    return find(*arguments).packed()
+    return find(*arguments).value()
 
 
 class _Content(NamedTuple):
@@ -302,14 +302,14 @@ def _same_on_all(comm: Comm, wishes: dict[str, Any], claim: OpenAttempt | None) 
         They ask for different things.
     """
     clash = claim.clash() if claim is not None else None
-    said = said_by(comm, "open", json.dumps(wishes), error=clash)
-    if len(said) == 1:
+    groups = ranks_by_text(comm, "open", json.dumps(wishes), error=clash)
+    if len(groups) == 1:
         return
-    groups = [(json.loads(text), ranks) for text, ranks in said.items()]
+    wanted = [(json.loads(text), ranks) for text, ranks in groups.items()]
     for key in wishes:
         by_value: dict[str, Ranks] = {}
-        for told, ranks in groups:
-            value = repr(told[key])
+        for wish, ranks in wanted:
+            value = repr(wish[key])
             by_value[value] = rank_errors.Ranks.union((by_value.get(value, rank_errors.Ranks()), ranks))
         if len(by_value) > 1:
             what = "; ".join(f"{value} on {rank_errors.ranks_text(ranks)}" for value, ranks in by_value.items())

@@ -13,7 +13,6 @@ Rules
 from __future__ import annotations
 
 import os
-import struct
 from functools import partial
 
 from pnc_vol.disk.existing import Existing, header_of, open_existing, replaced_too_often
@@ -30,9 +29,6 @@ from pnc_vol.ranks.comm import on_root
 from pnc_vol.system.full_io import read_at
 
 __all__ = ["refresh"]
-
-_HEAD = struct.Struct("<qQ")
-_SAME, _NEW, _OTHER = b"=", b"h", b"f"
 
 
 def refresh(session: Session) -> bool:
@@ -61,12 +57,10 @@ def _taken_over(session: Session) -> bool:
     """Whether there was anything new in the file, or in the one that has its name now."""
     for _ in range(ATTEMPTS):
         found: list[Existing] = []
-        told = on_root(session.comm, "refresh", partial(_look, session, found))
-        word, (size, inode) = told[:1], _HEAD.unpack_from(told, 1)
-        content = told[1 + _HEAD.size :]
-        if word == _SAME:
+        change, size, inode, content = on_root(session.comm, "refresh", partial(_look, session, found))
+        if change == "none":
             return False
-        if word == _NEW or _other(session, found, inode):
+        if change == "header" or _other(session, found, inode):
             break
     else:
         raise session.comm.on_all(replaced_too_often(session.disk.path))
@@ -112,23 +106,23 @@ def _other(session: Session, found: list[Existing], inode: int) -> bool:
     return True
 
 
-def _look(session: Session, found: list[Existing]) -> bytes:
-    """What is new, with the size, the inode, and the header; on rank 0. A file that is another one is in `found`."""
+def _look(session: Session, found: list[Existing]) -> tuple[str, int, int, bytes]:
+    """What changed, with the size, the inode, and the header; on rank 0. A file that is another one is in `found`."""
     location, system, known = session.disk.location, session.options.system, session.disk.header_bytes
     if location is None:
         there = header_of(session.disk.driver, session.disk.path)
     elif _unchanged(session, location):
-        return _SAME + _HEAD.pack(0, 0)
+        return "none", 0, 0, b""
     else:
         there = open_existing(system, session.disk.path, location.path)
     if location is not None and location.key not in (None, there.key):
         found.append(there)
-        word = _OTHER
+        change = "file"
     else:
         if there.fd >= 0:
             system.close(there.fd)
-        word = _SAME if there.content == known else _NEW
-    return word + _HEAD.pack(there.size, there.key[1]) + there.content
+        change = "none" if there.content == known else "header"
+    return change, there.size, there.key[1], there.content
 
 
 def _unchanged(session: Session, location: Location) -> bool:

@@ -148,7 +148,7 @@ def _there(comm: Comm, source: Driver, pieces: Extents) -> Extents:
         size = source.size()
     except Exception as reason:
         error = reason
-    (end,), _ = comm.reduce("flush move from", (size,), error=error)
+    (end,), _ = comm.agree("flush move from", (size,), error=error)
     length = np.minimum(pieces.length, end - pieces.offset)
     kept = length > 0
     return Extents(pieces.offset[kept], length[kept], pieces.place[kept])

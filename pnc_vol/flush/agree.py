@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.flush.choice import NO_READS, Weight
 from pnc_vol.format.encode import numrecs_bytes, unplaced
@@ -25,11 +25,8 @@ from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm
 
 if TYPE_CHECKING:
-    import json
-
     from pnc_vol.flush import differences
 else:
-    json = late("json")
     # for ranks that defined different things
     differences = late("pnc_vol.flush.differences")
 
@@ -123,7 +120,7 @@ def agree(
         Ranks defined different things.
     """
     one, other = _DIGEST.unpack(definitions)
-    most, _ = comm.reduce(operation, (one, ~one, other, ~other, reports, *reads, *mine))
+    most, _ = comm.agree(operation, (one, ~one, other, ~other, reports, *reads, *mine))
     if most[0] != ~most[1] or most[2] != ~most[3]:
         differences.raise_difference(comm, definitions, describe)
     agreed = Agreement(*map(bool, most[9:14]), *most[14:])
@@ -137,8 +134,7 @@ def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:
     `known` these are added of strings that grew elsewhere.
     """
     mine = {str(uid): tree.datasets[uid].element.itemsize for uid in sorted(known) if uid in tree.datasets}
-    told = comm.combine("flush widths", json.dumps(mine).encode(), _widest)
-    for uid, width in json.loads(told).items():
+    for uid, width in comm.merge("flush widths", mine, _widest).items():
         node = tree.datasets.get(int(uid))
         if node is not None and node.element.itemsize < width:
             known.setdefault(int(uid), node.element.itemsize)
@@ -146,9 +142,8 @@ def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:
             tree.touch()
 
 
-def _widest(one: bytes, other: bytes) -> bytes:
-    known, more = json.loads(one), json.loads(other)
-    return json.dumps(known | {uid: max(width, known.get(uid, 0)) for uid, width in more.items()}).encode()
+def _widest(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return one | {uid: max(width, one.get(uid, 0)) for uid, width in other.items()}
 
 
 def agree_lost_records(comm: Comm, uids: Sequence[int], lost: LostRecords) -> LostRecords:
@@ -159,14 +154,14 @@ def agree_lost_records(comm: Comm, uids: Sequence[int], lost: LostRecords) -> Lo
     uids : sequence of int, of all variables, in the order of the header.
     lost : see `Layout.lost_records`
     """
-    mine = [(i, *lost[uid]) for i, uid in enumerate(uids) if uid in lost]
-    told = comm.combine("flush lost records", json.dumps(mine).encode(), _least_left)
-    return {uids[i]: (first, live) for i, first, live in json.loads(told)}
+    mine = {str(i): lost[uid] for i, uid in enumerate(uids) if uid in lost}
+    least = comm.merge("flush lost records", mine, _least_left)
+    return {uids[int(i)]: (first, live) for i, (first, live) in least.items()}
 
 
-def _least_left(one: bytes, other: bytes) -> bytes:
-    found = {i: (first, live) for i, first, live in json.loads(one)}
-    for i, first, live in json.loads(other):
+def _least_left(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    found = dict(one)
+    for i, (first, live) in other.items():
         least, most = found.get(i, (first, live))
         found[i] = min(first, least), max(live, most)
-    return json.dumps([(i, *found[i]) for i in sorted(found)]).encode()
+    return {i: found[i] for i in sorted(found, key=int)}

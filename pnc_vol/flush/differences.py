@@ -8,7 +8,6 @@ dimension that it brought.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
@@ -17,7 +16,7 @@ from pnc_vol.format.model import Attr
 from pnc_vol.format.types import TYPES, attr_values
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.mapping.tree import DatasetNode, Tree
-from pnc_vol.ranks.comm import Comm, joined_lists, said_by
+from pnc_vol.ranks.comm import Comm, joined_lists, ranks_by_text
 from pnc_vol.ranks.errors import Ranks, ranks_text
 
 __all__ = ["described", "raise_difference"]
@@ -39,13 +38,11 @@ def raise_difference(comm: Comm, digest: bytes, describe: Callable[[], list[Entr
     ------
     DefinitionMismatchError
     """
-    groups = list(said_by(comm, "flush digests", digest.hex()).values())[:_GROUPS]
-    mine = b""
-    if any(ranks.lowest == comm.rank for ranks in groups):
-        mine = json.dumps([[comm.rank, describe()]]).encode()
-    told = dict(json.loads(comm.combine("flush definitions", mine, joined_lists)))
+    groups = list(ranks_by_text(comm, "flush digests", digest.hex()).values())[:_GROUPS]
+    mine = [[comm.rank, describe()]] if any(ranks.lowest == comm.rank for ranks in groups) else None
+    by_rank = dict(comm.merge("flush definitions", mine, joined_lists))
     what, odd = _difference(
-        [(ranks, [(kind, name, text) for kind, name, text in told[ranks.lowest]]) for ranks in groups]
+        [(ranks, [(kind, name, text) for kind, name, text in by_rank[ranks.lowest]]) for ranks in groups]
     )
     raise comm.on_all(
         DefinitionMismatchError(

@@ -5,9 +5,9 @@ Knows: what an execution left, definitions, a communicator. Does not know: files
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.errors import FlushError, RequestFailure
@@ -17,7 +17,7 @@ from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.queue.rows import Rows
 from pnc_vol.ranks.comm import Comm, first_trouble
-from pnc_vol.ranks.errors import Outcome
+from pnc_vol.ranks.errors import Ranks, joined_texts
 
 __all__ = ["HELD", "failures_of", "failures_of_held", "flush_error", "share_failures"]
 
@@ -78,24 +78,23 @@ def share_failures(
 
     trouble : str, `Holds.trouble`; the third result is that of the lowest rank that has any, with the ranks, or "".
     """
-    mine = b""
+    mine = None
     if failures or lowest_record is not None or trouble:
-        said = Outcome.of(comm.rank, trouble, None).packed().decode() if trouble else ""
-        mine = json.dumps([lowest_record, [tuple(f) for f in failures[:_MOST_FAILURES]], said]).encode()
-    told = comm.combine("flush data", mine, _joined)
-    if not told:
+        ranks = {trouble: [[[comm.rank, comm.rank]], 1]} if trouble else {}
+        mine = [lowest_record, [tuple(f) for f in failures[:_MOST_FAILURES]], ranks]
+    found = comm.merge("flush data", mine, _joined)
+    if found is None:
         return [], None, ""
-    record, failed, said = json.loads(told)
-    groups = Outcome.unpacked(said.encode()).operations if said else {}
-    return [RequestFailure(*failure) for failure in failed], record, first_trouble(groups, comm.size)
+    record, failed, troubles = found
+    by_text = {text: Ranks(*ranks) for text, ranks in troubles.items()}
+    return [RequestFailure(*failure) for failure in failed], record, first_trouble(by_text, comm.size)
 
 
-def _joined(lower: bytes, higher: bytes) -> bytes:
+def _joined(lower: list[Any], higher: list[Any]) -> list[Any]:
     """What failed on some ranks, and on higher ones."""
-    (record, failed, said), (other, more, theirs) = json.loads(lower), json.loads(higher)
+    (record, failed, troubles), (other, more, others) = lower, higher
     least = min((one for one in (record, other) if one is not None), default=None)
-    both = Outcome.join(said.encode(), theirs.encode()).decode() if said and theirs else said or theirs
-    return json.dumps([least, (failed + more)[:_MOST_FAILURES], both]).encode()
+    return [least, (failed + more)[:_MOST_FAILURES], joined_texts(troubles, others)]
 
 
 def flush_error(failures: list[RequestFailure], path: str, *, closing: bool, held: bool = False) -> FlushError:

@@ -6,16 +6,17 @@ Together with `drivers.mpio` and what stands under it this is the only module th
 
 Rules
 -----
-1. Every collective call begins with one reduction, in which the ranks compare the operation and learn whether a rank
-   failed. Mostly it is the whole call: `agree` (nothing more), `reduce` (maxima and sums), `from_root` (a few bytes of
-   rank 0), `combine` (something that is the same on all ranks, or merged in a tree if it is not).
-2. If any rank gave an error, every rank raises it, whatever the operations are: what a rank meets between two calls
+1. Ranks have four verbs. `agree` is one reduction, in which they compare the operation, learn whether one failed, and
+   form maxima and sums. `broadcast` gives them a value of rank 0, `merge` one value that a commutative or at least
+   associative function makes of theirs, and `exchange` takes arrays from some ranks to others.
+2. Every call begins with the reduction of `agree`, and mostly that is the whole call.
+3. If any rank gave an error, every rank raises it, whatever the operations are: an error between two calls
    (`errors_shared`) ends the others' call at the next one. If ranks gave different operations, every rank raises
    `CollectiveMismatchError`. If a rank does not come in time, those that came raise `CollectiveTimeout`.
-3. A rank that leaves a file by an exception says so (`abandon`) and how many calls it completed; a rank that waits for
+4. A rank that leaves a file by an exception says so (`abandon`) and how many calls it completed; a rank that waits for
    it raises at once, and what it took part in before is complete on all ranks, however late they are.
-4. What a call needs is allocated with the communicator, or agreed on: no rank fails in the middle of one.
-5. Nothing is pickled. No call gives each rank the words of every other one.
+5. What a call needs is allocated with the communicator, or agreed on: no rank fails in the middle of one.
+6. Values travel in the one form of `codec`; arrays as they are.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ from pnc_vol.errors import OperationError, RankError
 from pnc_vol.late import late
 
 if TYPE_CHECKING:
-    import json
-
     from pnc_vol.ranks import errors as rank_errors
     from pnc_vol.ranks import places as rank_places
     from pnc_vol.ranks.errors import Ranks
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from pnc_vol.ranks.places import Nodes
 else:
     # ranks have them from `mpi_comm`
-    json, rank_errors, rank_places = late("json"), late("pnc_vol.ranks.errors"), late("pnc_vol.ranks.places")
+    rank_errors, rank_places = late("pnc_vol.ranks.errors"), late("pnc_vol.ranks.places")
 
 __all__ = [
     "Comm",
@@ -49,18 +48,19 @@ __all__ = [
     "first_trouble",
     "joined_lists",
     "on_root",
-    "said_by",
+    "ranks_by_text",
+    "reported_to_all",
     "serial",
-    "told_to_all",
     "trouble_of",
 ]
 
+Bytes = npt.NDArray[np.uint8]
 _Error = TypeVar("_Error", bound=BaseException)
 
 _ALONE = nullcontext()
 
-Join = Callable[[bytes, bytes], bytes]
-"""Two parts of what ranks know become one: that of the lower ranks comes first. Associative; equal parts stay."""
+Join = Callable[[Any, Any], Any]
+"""Makes one value of two, of which that of the lower ranks comes first. It is associative; equal values stay."""
 
 
 class Comm:
@@ -84,26 +84,7 @@ class Comm:
         """Seconds to wait for the other ranks in one collective call; None: without end."""
         return None
 
-    def agree(self, operation: str, *, error: BaseException | None = None) -> None:
-        """All ranks are here, and none has failed: one reduction (collective).
-
-        Parameters
-        ----------
-        operation : str, the same on all ranks.
-        error : Exception, optional
-            What went wrong on this rank; it is raised on all.
-
-        Raises
-        ------
-        Exception
-            The first failing rank's error, of the same class on all ranks.
-        CollectiveMismatchError, CollectiveTimeout, RankError
-            See the rules of this module.
-        """
-        if error is not None:
-            raise error
-
-    def reduce(
+    def agree(
         self,
         operation: str,
         most: Sequence[int] = (),
@@ -111,58 +92,20 @@ class Comm:
         *,
         error: BaseException | None = None,
     ) -> tuple[list[int], list[int]]:
-        """The largest of each of these numbers of all ranks, and the sums of others (collective).
+        """Wait until all ranks are here, and learn that none has failed: one reduction (collective).
 
         Parameters
         ----------
-        operation, error : see `agree`.
+        operation : str, the same on all ranks.
         most : sequence of int, at most 40 of 64 bits. ``~`` of the largest ``~x`` is the smallest ``x``.
         total : sequence of int, at most 8 of 64 bits; the same number of them on all ranks.
-
-        Returns
-        -------
-        maxima, sums : lists of int
-        """
-        if error is not None:
-            raise error
-        return list(most), list(total)
-
-    def same(self, operation: str, mine: bytes, *, error: BaseException | None = None) -> bool:
-        """Whether all ranks give the same: one reduction (collective)."""
-        if error is not None:
-            raise error
-        return True
-
-    def combine(self, operation: str, mine: bytes, join: Join, *, error: BaseException | None = None) -> bytes:
-        """What all ranks know together, by merging parts in a tree (collective).
-
-        It is one reduction if all ranks give the same.
-
-        Parameters
-        ----------
-        operation, error : see `agree`.
-        mine : bytes, b"" for nothing.
-        join : callable
-            Merges two parts that are not empty.
-        """
-        if error is not None:
-            raise error
-        return mine
-
-    def exchange(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> list[bytes]:
-        """Give `payload` to all ranks and get theirs.
-
-        Parameters
-        ----------
-        operation : str, at most 24 ASCII characters, the same on all ranks.
-        payload : bytes, may differ in length between ranks.
         error : Exception, optional
             What went wrong on this rank; it is raised on all.
 
         Returns
         -------
-        list of bytes
-            By rank.
+        maxima, sums : lists of int
+            The largest of each of the numbers `most` of all ranks, and the sums of `total`.
 
         Raises
         ------
@@ -173,7 +116,39 @@ class Comm:
         """
         if error is not None:
             raise error
-        return [payload]
+        return list(most), list(total)
+
+    def merge(self, operation: str, mine: Any, join: Join, *, error: BaseException | None = None) -> Any:
+        """Make one value of those of all ranks, in a tree (collective).
+
+        It is one reduction if all ranks give the same, and then the value is returned as it is.
+
+        Parameters
+        ----------
+        operation, error : see `agree`.
+        mine : value, see `codec`; None if this rank has nothing to add.
+        join : callable
+            Makes one of two values that are not None.
+        """
+        if error is not None:
+            raise error
+        return mine
+
+    def broadcast(self, operation: str, value: Any = None, *, error: BaseException | None = None) -> Any:
+        """Give a value of rank 0 to all ranks (collective); an error of any rank is raised on all.
+
+        It is one reduction if the value is short.
+        """
+        if error is not None:
+            raise error
+        return value
+
+    def exchange(self, operation: str, parcels: Mapping[int, Bytes]) -> dict[int, Bytes]:
+        """Give arrays to some ranks, and get those that others give to this one, by rank in order (collective).
+
+        Messages go only between ranks that have something for each other. What arrives begins at a multiple of 8.
+        """
+        return dict(parcels)
 
     def errors_shared(self) -> AbstractContextManager[None]:
         """What fails inside on one rank is raised on all, at the call that the others come to next.
@@ -183,19 +158,6 @@ class Comm:
         """
         return _ALONE
 
-    def deliver(self, operation: str, parcels: Mapping[int, npt.NDArray[np.uint8]]) -> dict[int, npt.NDArray[np.uint8]]:
-        """Give arrays to some ranks, and get those that others give to this one, by rank in order (collective).
-
-        Messages go only between ranks that have something for each other. What arrives begins at a multiple of 8.
-        """
-        return dict(parcels)
-
-    def from_root(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> bytes:
-        """Bytes of rank 0, on all ranks (collective); an error of any rank is raised on all."""
-        if error is not None:
-            raise error
-        return payload
-
     def in_step(self, error: BaseException) -> bool:
         """Whether every rank raised this error, out of the same call, so that all may go on together."""
         return True
@@ -203,12 +165,6 @@ class Comm:
     def on_all(self, error: _Error) -> _Error:
         """Note that every rank raises `error` now; returns it."""
         return error
-
-    def node(self) -> tuple[int, int, int]:
-        """This rank's number among the ranks of its node, how many these are, and their lowest rank (collective)."""
-        nodes = self.nodes()
-        ours = nodes.ranks(nodes.of(self.rank))
-        return ours.index(self.rank), len(ours), ours[0]
 
     def nodes(self) -> Nodes:
         """Where the ranks are (collective when it is asked first)."""
@@ -252,12 +208,23 @@ def serial() -> Comm:
     return Comm()
 
 
-def said_by(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, Ranks]:
-    """What the ranks say, and which ranks say it, the lowest first (collective); one reduction if all say the same."""
-    if comm.same(operation, text.encode(), error=error):
+def ranks_by_text(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, Ranks]:
+    """Which ranks gave which text, the lowest first (collective); one reduction if all gave the same."""
+    # Ranks that give the same have to give equal values, so each counts itself as rank 0 of one.
+    found = comm.merge(operation, [1, {text: [[[0, 0]], 1]}], _joined_counts, error=error)
+    if found[0] < comm.size:
         return {text: rank_errors.Ranks([[0, comm.size - 1]], comm.size)}
-    told = comm.combine(operation, rank_errors.Outcome.of(comm.rank, text, None).packed(), rank_errors.Outcome.join)
-    return rank_errors.Outcome.unpacked(told).operations
+    return {one: rank_errors.Ranks(*ranks) for one, ranks in found[1].items()}
+
+
+def _joined_counts(lower: Any, higher: Any) -> Any:
+    """Join how many ranks there are and which of these gave which text: the higher ones follow the lower ones."""
+    (count, by_text), (more, others) = lower, higher
+    moved = {
+        text: ([[first + count, last + count] for first, last in ranges], number)
+        for text, (ranges, number) in others.items()
+    }
+    return [count + more, rank_errors.joined_texts(by_text, moved)]
 
 
 def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> str:
@@ -265,36 +232,35 @@ def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | 
 
     text : str, that of this rank, or "".
     """
-    return first_trouble(said_by(comm, operation, text, error=error), comm.size)
+    return first_trouble(ranks_by_text(comm, operation, text, error=error), comm.size)
 
 
-def first_trouble(said: Mapping[str, Ranks], size: int) -> str:
+def first_trouble(by_text: Mapping[str, Ranks], size: int) -> str:
     """The trouble of the lowest rank that has any, with all ranks that have some; "" if none has."""
-    trouble = next((one for one in said if one), "")
-    ranks = rank_errors.Ranks.union(of for one, of in said.items() if one)
+    trouble = next((one for one in by_text if one), "")
+    ranks = rank_errors.Ranks.union(of for one, of in by_text.items() if one)
     return f"{trouble} (on {rank_errors.ranks_text(ranks)})" if trouble and size > 1 else trouble
 
 
-def joined_lists(one: bytes, other: bytes) -> bytes:
-    """Two JSON lists as one, each item once: for `Comm.combine`."""
-    known = json.loads(one)
-    return json.dumps(known + [item for item in json.loads(other) if item not in known]).encode()
+def joined_lists(one: list[Any], other: list[Any]) -> list[Any]:
+    """Join two lists, each item once: for `Comm.merge`."""
+    return one + [item for item in other if item not in one]
 
 
-def on_root(comm: Comm, operation: str, do: Callable[[], bytes]) -> bytes:
-    """Let rank 0 do something, and give what it returns, or its error, to all ranks (collective)."""
-    result, error = b"", None
+def on_root(comm: Comm, operation: str, do: Callable[[], Any]) -> Any:
+    """Let rank 0 do something, and give the value that it returns, or its error, to all ranks (collective)."""
+    result, error = None, None
     if comm.rank == 0:
         try:
             result = do()
         except Exception as reason:
             error = reason
-    return comm.from_root(operation, result, error=error)
+    return comm.broadcast(operation, result, error=error)
 
 
 @contextmanager
-def told_to_all(comm: Comm) -> Iterator[None]:
-    """Let all ranks know of an error that the ranks of one subfile have told each other; in `Comm.errors_shared`."""
+def reported_to_all(comm: Comm) -> Iterator[None]:
+    """Report to all ranks an error that the ranks of one subfile have in common; in `Comm.errors_shared`."""
     try:
         yield
     except RankError as error:
@@ -327,8 +293,8 @@ class Traffic:
         """A flush begins: what is counted from now on is its own."""
         self.before = self.reductions, self.rounds, self.messages, self.bytes_sent
 
-    def told(self) -> dict[str, dict[str, int]]:
-        """For `File.statistics`: since the file was opened, and since the last flush began."""
+    def statistics(self) -> dict[str, dict[str, int]]:
+        """The counts for `File.statistics`: since the file was opened, and since the last flush began."""
         names = "reductions", "rounds", "messages", "bytes_sent"
         now = self.reductions, self.rounds, self.messages, self.bytes_sent
         last = {name: n - b for name, n, b in zip(names, now, self.before, strict=True)}

@@ -1,27 +1,29 @@
-"""Errors of one rank in a form that all ranks can raise, and what many ranks did in a few words.
+"""Errors of one rank as values that all ranks can raise, and sets of ranks in a few words.
 
-Knows: exceptions, sets of ranks. Does not know: communicators, files.
+Knows: exceptions, sets of ranks. Does not know: communicators, messages, files.
+
+An *outcome* is what ranks did in one collective call: ``operations``, which ranks called what, ``failed``, which ranks
+failed, and ``first``, the error of the lowest of these, or None. It names ranks as ranges, so that its length does not
+depend on how many ranks there are. A set of ranks in a value is ``[ranges, number]``, see `Ranks`.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pnc_vol import errors
-from pnc_vol.late import late
+from pnc_vol.ranks.codec import decoded, encoded
 
-if TYPE_CHECKING:
-    import json
-else:
-    json = late("json")
-
-__all__ = ["Outcome", "Ranks", "merged", "pack_error", "ranks_text", "unpack_error"]
+__all__ = [
+    "Ranks", "error_of", "error_value", "joined_outcomes", "joined_texts", "merged", "mismatch", "outcome_of",
+    "ranks_text",
+]  # fmt: skip
 
 _MOST_RANGES = 256
 _MOST_GROUPS = 16
@@ -36,19 +38,15 @@ def ranks_text(ranks: Ranks | Sequence[int]) -> str:
     return ("rank " if known.number == 1 else "ranks ") + ", ".join(parts) + more
 
 
-def pack_error(error: BaseException) -> bytes:
-    """An error as bytes: its class, as far as others know it, and its text."""
-    return json.dumps(
-        {
-            "type": next(
-                (c.__name__ for c in type(error).__mro__ if _known_class(c.__name__) is not None), "RankError"
-            ),
-            "text": (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:_LONGEST_TEXT],
-            "errno": getattr(error, "errno", None) or 0,
-            "filename": _text_or_none(getattr(error, "filename", None)),
-            "plain": {k: getattr(error, k) for k in ("offset", "field") if hasattr(error, k)},
-        }
-    ).encode()
+def error_value(error: BaseException) -> dict[str, Any]:
+    """An error as a value: its class, as far as others know it, and its text."""
+    return {
+        "type": next((c.__name__ for c in type(error).__mro__ if _known_class(c.__name__) is not None), "RankError"),
+        "text": (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:_LONGEST_TEXT],
+        "errno": getattr(error, "errno", None) or 0,
+        "filename": _text_or_none(getattr(error, "filename", None)),
+        "plain": {k: getattr(error, k) for k in ("offset", "field") if hasattr(error, k)},
+    }
 
 
 def _text_or_none(value: Any) -> str | None:
@@ -60,18 +58,18 @@ def _known_class(name: str) -> type[Exception] | None:
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
-def unpack_error(packed: bytes, failed: Ranks, size: int) -> Exception:
-    """The error of ranks `failed` of `size`; the text names them unless it is all."""
-    told = json.loads(packed)
-    cls = _known_class(told["type"]) or errors.RankError
-    text = told["text"] if failed.number == size else f"{told['text']} (on {ranks_text(failed)})"
+def error_of(outcome: Mapping[str, Any], size: int) -> Exception:
+    """The error of an outcome in which some of `size` ranks failed; the text names them unless it is all."""
+    failed, value = Ranks(*outcome["failed"]), outcome["first"]
+    cls = _known_class(value["type"]) or errors.RankError
+    text = value["text"] if failed.number == size else f"{value['text']} (on {ranks_text(failed)})"
     if issubclass(cls, errors.FormatError):
-        return cls(text, **told["plain"])
+        return cls(text, **value["plain"])
     if issubclass(cls, errors.FlushError):
-        return cls(text, (), told["errno"])
+        return cls(text, (), value["errno"])
     plain = cls in (errors.SyncError, errors.LockedError) or not issubclass(cls, errors.PncVolError)
-    if issubclass(cls, OSError) and plain and told["errno"]:
-        return cls(told["errno"], text, told["filename"]) if told["filename"] else cls(told["errno"], text)
+    if issubclass(cls, OSError) and plain and value["errno"]:
+        return cls(value["errno"], text, value["filename"]) if value["filename"] else cls(value["errno"], text)
     if issubclass(cls, UnicodeError):
         return ValueError(text)
     return cls(text)
@@ -115,6 +113,10 @@ class Ranks:
                 ranges.append([first, last])
         return Ranks(ranges, self.number + higher.number)
 
+    def value(self) -> list[Any]:
+        """The set as a value that ranks can send each other."""
+        return [self.ranges, self.number]
+
     @property
     def lowest(self) -> int:
         """The lowest of them."""
@@ -125,64 +127,50 @@ class Ranks:
         return [rank for first, last in self.ranges for rank in range(first, last + 1)]
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What ranks did in one collective call.
-
-    operations : dict, which ranks called what.
-    failed : Ranks
-    first : bytes, the error of the lowest rank that failed, see `pack_error`; b"" if none did.
-    """
-
-    operations: dict[str, Ranks]
-    failed: Ranks
-    first: bytes
-
-    @classmethod
-    def of(cls, rank: int, operation: str, error: BaseException | None) -> Outcome:
-        """What one rank did."""
-        me = Ranks([[rank, rank]], 1)
-        return cls({operation: me}, Ranks() if error is None else me, b"" if error is None else pack_error(error))
-
-    def packed(self) -> bytes:
-        """As bytes."""
-        operations = {name: [ranks.ranges, ranks.number] for name, ranks in self.operations.items()}
-        return json.dumps([operations, self.failed.ranges, self.failed.number, self.first.decode()]).encode()
-
-    @classmethod
-    def unpacked(cls, packed: bytes) -> Outcome:
-        """From what `packed` returned."""
-        operations, ranges, number, first = json.loads(packed)
-        return cls({name: Ranks(*ranks) for name, ranks in operations.items()}, Ranks(ranges, number), first.encode())
-
-    def mismatch(self) -> errors.CollectiveMismatchError:
-        """The error of different operations; its ranks are those that did not do what the lowest rank did."""
-        what = "; ".join(f"{name}: {ranks_text(ranks)}" for name, ranks in self.operations.items())
-        return errors.CollectiveMismatchError(
-            f"ranks called different collective operations ({what}); "
-            "open, flush, close and collective reads must be called by all ranks in the same order",
-            [rank for ranks in list(self.operations.values())[1:] for rank in ranks.all()],
-        )
-
-    @classmethod
-    def join(cls, lower: bytes, higher: bytes) -> bytes:
-        """What ranks did and what higher ones did, as one."""
-        one, other = cls.unpacked(lower), cls.unpacked(higher)
-        for name, ranks in other.operations.items():
-            if name in one.operations or len(one.operations) < _MOST_GROUPS:
-                one.operations[name] = one.operations.get(name, Ranks()).joined(ranks)
-        return cls(one.operations, one.failed.joined(other.failed), one.first or other.first).packed()
+def outcome_of(rank: int, operation: str, error: BaseException | None) -> dict[str, Any]:
+    """The outcome on one rank."""
+    failed = [[], 0] if error is None else [[[rank, rank]], 1]
+    first = None if error is None else error_value(error)
+    return {"operations": {operation: [[[rank, rank]], 1]}, "failed": failed, "first": first}
 
 
-def merged(rank: int, part: bytes, theirs: bytes | BaseException, join: Callable[[bytes, bytes], bytes]) -> bytes:
-    """Two parts of what ranks know as one, on `rank`: 0 and what they say, or 1 and why that is not known."""
+def joined_outcomes(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
+    """The outcome on some ranks and on higher ones."""
+    return {
+        "operations": joined_texts(lower["operations"], higher["operations"]),
+        "failed": Ranks(*lower["failed"]).joined(Ranks(*higher["failed"])).value(),
+        "first": lower["first"] or higher["first"],
+    }
+
+
+def joined_texts(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
+    """Which ranks gave which text, of some ranks and of higher ones; of very many texts the first ones."""
+    found = dict(lower)
+    for text, ranks in higher.items():
+        if text in found or len(found) < _MOST_GROUPS:
+            found[text] = Ranks(*found.get(text, ([], 0))).joined(Ranks(*ranks)).value()
+    return found
+
+
+def mismatch(outcome: Mapping[str, Any]) -> errors.CollectiveMismatchError:
+    """The error of different operations; its ranks are those that did not do what the lowest rank did."""
+    operations = {name: Ranks(*ranks) for name, ranks in outcome["operations"].items()}
+    what = "; ".join(f"{name}: {ranks_text(ranks)}" for name, ranks in operations.items())
+    return errors.CollectiveMismatchError(
+        f"ranks called different collective operations ({what}); "
+        "open, flush, close and collective reads must be called by all ranks in the same order",
+        [rank for ranks in list(operations.values())[1:] for rank in ranks.all()],
+    )
+
+
+def merged(rank: int, part: bytes, arrived: bytes | BaseException, join: Callable[[Any, Any], Any]) -> bytes:
+    """One part of two, on `rank`: 0 and an encoded value, or 1 and the outcome that says why there is no value."""
     try:
-        if isinstance(theirs, BaseException):
-            raise theirs
-        if not part or not theirs or part[0] != theirs[0]:
-            return max(part, theirs, key=lambda one: one[:1])
-        if part[0] == 1:
-            return b"\1" + Outcome.join(part[1:], theirs[1:])
-        return b"\0" + join(part[1:], theirs[1:])
+        if isinstance(arrived, BaseException):
+            raise arrived
+        if not part or not arrived or part[0] != arrived[0]:
+            return max(part, arrived, key=lambda one: one[:1])
+        joined = joined_outcomes if part[0] == 1 else join
+        return part[:1] + encoded(joined(decoded(part[1:]), decoded(arrived[1:])))
     except Exception as error:
-        return b"\1" + Outcome.of(rank, "", error).packed()
+        return b"\1" + encoded(outcome_of(rank, "", error))

@@ -1,12 +1,12 @@
-"""What ranks say to each other in a collective write of two levels: within a node, and between the ranks that write.
+"""Calls of a collective write of two levels: within a node, between the ranks that write, and of all ranks.
 
 Knows: messages, ranks, nodes, whose limits of time and whose departures count. Does not know: files, extents, what is
 sent. It gets mpi4py from its user.
 
 Rules
 -----
-1. All of it stands in one call of the file's communicator (`begin`, `completed`), so that a rank that leaves, or that
-   does not come, is met as in any other collective call.
+1. All of it stands in a call of the file's communicator (`call`), so that a rank that leaves, or that does not come,
+   is noticed as in any other collective call.
 2. Who has nothing for another one sends nothing: who receives learns that all has come when every writer has told that
    its messages were taken (nonblocking consensus).
 3. Messages of two rounds that follow each other have different tags: a rank may be a round ahead of another one.
@@ -15,7 +15,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,17 @@ import numpy.typing as npt
 from pnc_vol.ranks.comm import Traffic
 from pnc_vol.ranks.waiting import TimedWait
 
-__all__ = ["Levels"]
+__all__ = ["NO_ANSWER", "Levels", "Message"]
 
 Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]
-UInt64 = npt.NDArray[np.uint64]
 
 _TAGS = 4003, 4004
 _ANSWERS = 4005
+
+Message = tuple[int, Bytes, Bytes]
+"""To which rank, what, and where its answer goes; without bytes if there is none."""
+NO_ANSWER: Bytes = np.empty(0, np.uint8)
 
 
 class Levels:
@@ -63,12 +67,11 @@ class Levels:
         writers = calls.mpi.Split(0 if writes else calls.module.UNDEFINED, rank)
         return cls(calls, calls.mpi.Split(node, rank), writers if writes else None, traffic)
 
-    def begin(self, operation: str) -> None:
-        """Begin the call in which all that follows stands; on all ranks."""
+    @contextmanager
+    def call(self, operation: str) -> Iterator[None]:
+        """The call of the file's communicator in which other calls stand; on all ranks."""
         self._calls.begin(operation)
-
-    def completed(self) -> None:
-        """All that stands in the call is done on this rank."""
+        yield
         self._calls.completed()
 
     def table(self, operation: str, row: Int64, rows: Int64) -> None:
@@ -82,70 +85,39 @@ class Levels:
         self._wait(operation, self.node.Ibarrier(), ())
         self._traffic.sent(_steps(self.size), 0)
 
-    def largest(self, operation: str, numbers: Int64, found: Int64) -> None:
-        """Put into `found` of each number the largest that any rank has; on all ranks."""
-        request = self._all.Iallreduce(numbers, found, op=self._MPI.MAX)
-        self._wait(operation, request, (numbers, found))
-        self._traffic.sent(_steps(self._all.Get_size()), numbers.nbytes)
+    def reduce(self, operation: str, how: str, mine: npt.NDArray[Any], found: npt.NDArray[Any]) -> None:
+        """Put into `found` of each number what all ranks give together; on all ranks.
 
-    def any_of(self, operation: str, bits: Bytes, found: Bytes) -> None:
-        """Put into `found` of each bit whether any rank has it; on all ranks."""
-        byte = self._MPI.BYTE
-        request = self._all.Iallreduce([bits, byte], [found, byte], op=self._MPI.BOR)
-        self._wait(operation, request, (bits, found))
-        self._traffic.sent(_steps(self._all.Get_size()), bits.nbytes)
+        how : str
+            ``"largest"`` of int64, ``"sum"`` of uint64, without what exceeds 64 bits, or ``"any"``: each bit of uint8
+            that any rank has.
+        """
+        MPI = self._MPI
+        kind, op = {
+            "largest": (MPI.INT64_T, MPI.MAX),
+            "sum": (MPI.UINT64_T, MPI.SUM),
+            "any": (MPI.BYTE, MPI.BOR),
+        }[how]
+        self._wait(operation, self._all.Iallreduce([mine, kind], [found, kind], op=op), (mine, found))
+        self._traffic.sent(_steps(self._all.Get_size()), mine.nbytes)
 
-    def sums(self, operation: str, numbers: UInt64, found: UInt64) -> None:
-        """Put into `found` the sum of each number over all ranks, without what exceeds 64 bits; on all ranks."""
-        kind = self._MPI.UINT64_T
-        request = self._all.Iallreduce([numbers, kind], [found, kind], op=self._MPI.SUM)
-        self._wait(operation, request, (numbers, found))
-        self._traffic.sent(_steps(self._all.Get_size()), numbers.nbytes)
-
-    def deliver(
-        self, operation: str, outgoing: list[tuple[int, Bytes]], take: Callable[[Bytes], None], room: Bytes
+    def exchange(
+        self, operation: str, messages: list[Message], answer: Callable[[Bytes], Bytes | None], room: Bytes
     ) -> None:
-        """Send messages to writers of other nodes, and take all that come from them; by all writers together.
+        """Send messages to writers of other nodes, and answer theirs; by all writers together.
 
         Parameters
         ----------
-        outgoing : list of (rank, bytes)
-        take : callable
-            Is given each message that comes; must not fail.
+        messages : list of Message
+        answer : callable
+            Is given each message that comes, and returns the answer, of the length that the other one waits for, or
+            None if it waits for none; must not fail. It is not called again before its answer has gone.
         room : uint8[...]
             Where a message arrives; as long as the longest.
         """
-        arriving = _Arriving(self._all, self._MPI, self._tag(), take, room)
-        work = _Delivery(self._all, self.writers, self._MPI, outgoing, arriving)
-        self._wait(operation, work, (work, outgoing))
-        for _, message in outgoing:
-            self._traffic.sent(1, len(message))
-        self._traffic.sent(_steps(self.writers.Get_size()), 0)
-        self._traffic.received(len(room))
-
-    def fetch(
-        self,
-        operation: str,
-        requests: list[tuple[int, Bytes, Bytes]],
-        answer: Callable[[Bytes], Bytes],
-        room: Bytes,
-    ) -> None:
-        """Send requests to writers of other nodes, answer theirs, and wait for the answers; by all writers together.
-
-        Parameters
-        ----------
-        requests : list of (rank, request, where the answer goes)
-        answer : callable
-            Is given each request that comes, and returns the answer, of the length that the other one waits for; must
-            not fail. It is not called again before its answer has gone.
-        room : uint8[...]
-            Where a request arrives; as long as the longest.
-        """
-        work = _Fetch(self._all, self.writers, self._MPI, self._tag(), requests, answer, room)
-        self._wait(operation, work, (work, requests))
-        for _, message, _ in requests:
-            self._traffic.sent(1, len(message))
-        for nbytes in work.answered:
+        work = _Exchange(self._all, self.writers, self._MPI, self._tag(), messages, answer, room)
+        self._wait(operation, work, (work, messages))
+        for nbytes in (*(len(message) for _, message, _ in messages), *work.answered):
             self._traffic.sent(1, nbytes)
         self._traffic.sent(_steps(self.writers.Get_size()), 0)
         self._traffic.received(len(room))
@@ -174,64 +146,8 @@ def _steps(ranks: int) -> int:
     return (ranks - 1).bit_length()
 
 
-class _Arriving:
-    """Messages of any ranks under one tag, each of which is taken when it is here."""
-
-    def __init__(self, everyone: Any, module: Any, tag: int, take: Callable[[Bytes], None], room: Bytes) -> None:
-        self._all, self._MPI, self.tag = everyone, module, tag
-        self._take, self._room = take, room
-        self._status = module.Status()
-        self._coming: tuple[Any, Bytes] | None = None
-        self.source = -1
-
-    @property
-    def under_way(self) -> bool:
-        """Whether a message has begun to arrive."""
-        return self._coming is not None
-
-    def one(self) -> bool:
-        """Whether a message came to its end."""
-        MPI, status = self._MPI, self._status
-        if self._coming is None:
-            if not self._all.Iprobe(MPI.ANY_SOURCE, self.tag, status):
-                return False
-            message = self._room[: status.Get_count(MPI.BYTE)]
-            self.source = status.Get_source()
-            self._coming = self._all.Irecv([message, MPI.BYTE], self.source, self.tag), message
-        request, message = self._coming
-        if not request.Test():
-            return False
-        self._coming = None
-        self._take(message)
-        return True
-
-
-class _Delivery:
-    """All messages of a round, as one request that can be tested."""
-
-    def __init__(
-        self, everyone: Any, writers: Any, module: Any, outgoing: list[tuple[int, Bytes]], arriving: _Arriving
-    ) -> None:
-        self._writers, self._MPI, self._arriving = writers, module, arriving
-        tag = arriving.tag
-        self._sends = [everyone.Issend([message, module.BYTE], rank, tag) for rank, message in outgoing]
-        self._sent: Any = None
-
-    def Test(self) -> bool:
-        """Do what can be done now; whether all messages of all writers have arrived."""
-        while self._arriving.one():
-            pass
-        if self._arriving.under_way:
-            return False
-        if self._sent is None:
-            if self._MPI.Request.Testall(self._sends):
-                self._sent = self._writers.Ibarrier()
-            return False
-        return bool(self._sent.Test())
-
-
-class _Fetch:
-    """All requests of a round and the answers, as one request that can be tested.
+class _Exchange:
+    """All messages of a round and their answers, as one request that can be tested.
 
     answered : list of int, bytes of the answers that this rank gave.
     """
@@ -242,36 +158,35 @@ class _Fetch:
         writers: Any,
         module: Any,
         tag: int,
-        requests: list[tuple[int, Bytes, Bytes]],
-        answer: Callable[[Bytes], Bytes],
+        messages: list[Message],
+        answer: Callable[[Bytes], Bytes | None],
         room: Bytes,
     ) -> None:
-        self._all, self._writers, self._MPI, self._answer = everyone, writers, module, answer
-        self._arriving = _Arriving(everyone, module, tag, self._reply, room)
+        self._all, self._writers, self._MPI = everyone, writers, module
+        self._tag, self._answer, self._room = tag, answer, room
+        self._status = module.Status()
+        self._coming: tuple[Any, int, Bytes] | None = None
         self._going: Any = None
-        self._met: Any = None
+        self._barrier: Any = None
         self.answered: list[int] = []
         byte = module.BYTE
-        # Answers of one rank come in the order of the requests to it.
-        self._begun = [everyone.Irecv([into, byte], rank, _ANSWERS) for rank, _, into in requests]
-        self._begun += [everyone.Isend([message, byte], rank, tag) for rank, message, _ in requests]
+        # Answers of one rank come in the order of the messages to it.
+        self._begun = [everyone.Irecv([into, byte], rank, _ANSWERS) for rank, _, into in messages if len(into)]
+        # An answer shows that its message was taken; where there is none, the send ends only then.
+        sends = ((everyone.Isend if len(into) else everyone.Issend, rank, one) for rank, one, into in messages)
+        self._begun += [send([one, byte], rank, tag) for send, rank, one in sends]
 
     def Test(self) -> bool:
-        """Do what can be done now; whether all writers have all that they asked for."""
-        while self._gone() and self._arriving.one():
+        """Do what can be done now; whether all writers' messages have arrived, and their answers."""
+        while self._gone() and self._arrived():
             pass
-        if self._arriving.under_way or not self._gone():
+        if self._coming is not None or not self._gone():
             return False
-        if self._met is None:
+        if self._barrier is None:
             if self._MPI.Request.Testall(self._begun):
-                self._met = self._writers.Ibarrier()
+                self._barrier = self._writers.Ibarrier()
             return False
-        done = bool(self._met.Test())
-        if done:
-            # This object refers to itself: the memory of the requests does not wait for the garbage collector.
-            self._begun.clear()
-            del self._answer
-        return done
+        return bool(self._barrier.Test())
 
     def _gone(self) -> bool:
         """Whether the last answer has left its memory."""
@@ -279,7 +194,20 @@ class _Fetch:
             self._going = None
         return self._going is None
 
-    def _reply(self, asked: Bytes) -> None:
-        found = self._answer(asked)
-        self._going = self._all.Isend([found, self._MPI.BYTE], self._arriving.source, _ANSWERS)
-        self.answered.append(len(found))
+    def _arrived(self) -> bool:
+        """Whether a message came to its end; it is answered then."""
+        MPI, status = self._MPI, self._status
+        if self._coming is None:
+            if not self._all.Iprobe(MPI.ANY_SOURCE, self._tag, status):
+                return False
+            message, source = self._room[: status.Get_count(MPI.BYTE)], status.Get_source()
+            self._coming = self._all.Irecv([message, MPI.BYTE], source, self._tag), source, message
+        request, source, message = self._coming
+        if not request.Test():
+            return False
+        self._coming = None
+        found = self._answer(message)
+        if found is not None:
+            self._going = self._all.Isend([found, MPI.BYTE], source, _ANSWERS)
+            self.answered.append(len(found))
+        return True

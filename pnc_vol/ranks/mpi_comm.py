@@ -5,12 +5,12 @@ which it gets from its user, but for `over`.
 
 Rules
 -----
-1. `_meet` begins every call: one nonblocking reduction (maximum) of a vector of fixed length, allocated with the
+1. `_reduced` begins every call: one nonblocking reduction (maximum) of a vector of fixed length, allocated with the
    communicator. A word and its complement in it tell whether all ranks gave the same. Sums are a second reduction under
    way at the same time, since a reduction has one operation; a rank that has none completes that of the others if the
    call fails. An operation of ours, in Python, would need one reduction, but what fails in it aborts the job.
-2. Only when the vector shows an error or a difference, a second step finds out who and what: each rank's few words are
-   merged in a binomial tree, ranks as ranges, and the result is broadcast. No rank gets the words of all.
+2. Only when the vector shows an error or a difference, a second step finds out who and what: the outcomes of the ranks
+   are merged in a binomial tree, ranks as ranges, and the result is broadcast. No rank gets the words of all.
 3. What fails on a rank inside such a tree travels in the tree, and is raised on all.
 4. Received sizes are known before the memory is allocated, and whether all ranks have it is agreed on.
 """
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,8 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol import errors
+from pnc_vol.ranks.codec import decoded, encoded
 from pnc_vol.ranks.comm import Comm, Join
-from pnc_vol.ranks.errors import Outcome, merged, unpack_error
+from pnc_vol.ranks.errors import error_of, joined_outcomes, merged, mismatch, outcome_of
 from pnc_vol.ranks.levels import Levels
 from pnc_vol.ranks.places import Nodes, cores, kept_nodes
 from pnc_vol.ranks.waiting import Arrival, Consensus, TimedWait, patiently
@@ -50,6 +50,8 @@ _LENGTH = struct.Struct("<q")
 _LOWEST = -(1 << 63)
 _INLINE = 8 * (_VALUES - 1)
 """Bytes of rank 0 that travel in the reduction itself."""
+_WITH_LENGTH = 248
+"""Bytes of the result of a tree that are broadcast together with its length."""
 _ROOM = 64 << 10
 """Bytes for which there is always room."""
 _PART = 1 << 30
@@ -63,9 +65,17 @@ def _word_of(operation: str) -> int:
     return _word(operation.encode())
 
 
-def _word(said: bytes) -> int:
-    """64 bits that tell one thing from another."""
-    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little", signed=True)
+def _word(content: bytes) -> int:
+    """64 bits that tell one content from another."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)
+
+
+def _packed(value: Any, error: BaseException | None) -> tuple[bytes, BaseException | None]:
+    """A value as bytes, b"" for None, and the error of this rank: a value that cannot be sent is one."""
+    try:
+        return b"" if value is None or error is not None else encoded(value), error
+    except Exception as reason:
+        return b"", reason
 
 
 class MpiComm(Comm):
@@ -91,21 +101,18 @@ class MpiComm(Comm):
         self._sent, self._got = bytearray(_VECTOR.size), bytearray(_VECTOR.size)
         self._sent_sums, self._got_sums = bytearray(_TOTAL.size), bytearray(_TOTAL.size)
         self._room = bytearray(_ROOM)
-        self._told: BaseException | None = None
-        # The last error of a collective call here, for who finds the ranks out of step afterwards.
-        self._met: BaseException | None = None
+        self._raised_by_all: BaseException | None = None
+        # The last error of a collective call here: the cause, if the ranks are found out of step afterwards.
+        self._last_error: BaseException | None = None
 
     @property
-    def _levels(self) -> int:
+    def _depth(self) -> int:
         """Steps of a tree over all ranks."""
         return (self.size - 1).bit_length()
 
     # ------------------------------------------------------------------------------------------- the verbs
 
-    def agree(self, operation: str, *, error: BaseException | None = None) -> None:
-        self._meet(operation, _NO_VALUES, (), error)
-
-    def reduce(
+    def agree(
         self,
         operation: str,
         most: Sequence[int] = (),
@@ -113,30 +120,34 @@ class MpiComm(Comm):
         *,
         error: BaseException | None = None,
     ) -> tuple[list[int], list[int]]:
-        got, sums = self._meet(operation, (*most, *_NO_VALUES[len(most) :]), total, error)
+        got, sums = self._reduced(operation, (*most, *_NO_VALUES[len(most) :]), total, error)
         return list(got[: len(most)]), list(sums[: len(total)])
 
-    def from_root(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> bytes:
+    def broadcast(self, operation: str, value: Any = None, *, error: BaseException | None = None) -> Any:
         values: tuple[int, ...] = (_LOWEST,) * _VALUES
+        packed = b""
         if self.rank == 0:
-            inline = payload[:_INLINE] if len(payload) <= _INLINE else b""
-            values = (len(payload), *struct.unpack(f"<{_VALUES - 1}q", inline.ljust(_INLINE, b"\0")))
-        got, _ = self._meet(operation, values, (), error)
+            packed, error = _packed(value, error)
+            inline = packed[:_INLINE] if len(packed) <= _INLINE else b""
+            values = (len(packed), *struct.unpack(f"<{_VALUES - 1}q", inline.ljust(_INLINE, b"\0")))
+        got, _ = self._reduced(operation, values, (), error)
         if got[0] <= _INLINE:
-            return struct.pack(f"<{_VALUES - 1}q", *got[1:])[: got[0]]
-        return self._spread(operation, payload, got[0])
+            packed = struct.pack(f"<{_VALUES - 1}q", *got[1:])[: got[0]]
+        else:
+            packed = self._spread(operation, packed, got[0])
+        return value if self.rank == 0 or not packed else decoded(packed)
 
-    def combine(self, operation: str, mine: bytes, join: Join, *, error: BaseException | None = None) -> bytes:
-        return mine if self.same(operation, mine, error=error) else self._tree(operation, mine, join)
+    def merge(self, operation: str, mine: Any, join: Join, *, error: BaseException | None = None) -> Any:
+        packed, error = _packed(mine, error)
+        word = _word(packed)
+        got, _ = self._reduced(operation, (word, ~word, len(packed), ~len(packed), *_NO_VALUES[4:]), (), error)
+        if got[0] == ~got[1] and got[2] == ~got[3]:
+            return mine
+        return decoded(self._tree(operation, packed, join))
 
-    def same(self, operation: str, mine: bytes, *, error: BaseException | None = None) -> bool:
-        word = _word(mine)
-        got, _ = self._meet(operation, (word, ~word, len(mine), ~len(mine), *_NO_VALUES[4:]), (), error)
-        return got[0] == ~got[1] and got[2] == ~got[3]
-
-    def deliver(self, operation: str, parcels: Mapping[int, Bytes]) -> dict[int, Bytes]:
+    def exchange(self, operation: str, parcels: Mapping[int, Bytes]) -> dict[int, Bytes]:
         mine = {rank: parcel for rank, parcel in parcels.items() if parcel.nbytes}
-        got, _ = self._meet(operation, (len(mine.keys() - {self.rank}), *_NO_VALUES[1:]), (), None)
+        got, _ = self._reduced(operation, (len(mine.keys() - {self.rank}), *_NO_VALUES[1:]), (), None)
         found = {self.rank: mine.pop(self.rank)} if self.rank in mine else {}
         if not got[0]:
             return found
@@ -166,21 +177,21 @@ class MpiComm(Comm):
         try:
             yield
         except Exception as error:
-            self._met = error
+            self._last_error = error
             if not self.in_step(error) and not isinstance(error, errors.RankError):
                 self.agree("failed", error=error)
             raise
 
     def in_step(self, error: BaseException) -> bool:
-        return error is self._told
+        return error is self._raised_by_all
 
     def on_all(self, error: _Error) -> _Error:
-        self._told = error
+        self._raised_by_all = error
         return error
 
     # ---------------------------------------------------------------------------- the reduction of every call
 
-    def _meet(
+    def _reduced(
         self, operation: str, values: tuple[int, ...], sums: Sequence[int], error: BaseException | None
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The maxima of `values`, and sums, once all ranks are here and none has failed."""
@@ -193,7 +204,7 @@ class MpiComm(Comm):
         self._wait(operation, request, (self._sent, self._got))
         self._calls.completed()
         self.traffic.reductions += 1
-        self.traffic.sent(self._levels, _VECTOR.size)
+        self.traffic.sent(self._depth, _VECTOR.size)
         got = _VECTOR.unpack(self._got)
         same = got[2] == ~got[3] and (got[4] or got[0] == ~got[1])
         if (got[4] or not same) and got[5] and adding is None:
@@ -202,7 +213,7 @@ class MpiComm(Comm):
             self._wait(operation, adding, (self._sent_sums, self._got_sums))
         if got[4] or not same:
             self._raise_outcome(operation, error, failed=same)
-        self._met = None
+        self._last_error = None
         return got[6:], _TOTAL.unpack(self._got_sums) if sums else ()
 
     def _add(self, sums: Sequence[int]) -> Any:
@@ -210,18 +221,18 @@ class MpiComm(Comm):
         _TOTAL.pack_into(self._sent_sums, 0, *sums, *_NO_SUMS[len(sums) :])
         INT64 = self._MPI.INT64_T
         self.traffic.reductions += 1
-        self.traffic.sent(self._levels, _TOTAL.size)
+        self.traffic.sent(self._depth, _TOTAL.size)
         return self.mpi.Iallreduce([self._sent_sums, INT64], [self._got_sums, INT64], self._MPI.SUM)
 
     def _raise_outcome(self, operation: str, error: BaseException | None, *, failed: bool) -> None:
         """Find out who failed or did something else, and raise it."""
-        mine = Outcome.of(self.rank, operation, error).packed()
-        told = Outcome.unpacked(self._tree(operation, mine, Outcome.join))
+        mine = encoded(outcome_of(self.rank, operation, error))
+        outcome = decoded(self._tree(operation, mine, joined_outcomes))
         if not failed:
-            raise told.mismatch() from error or self._met
+            raise mismatch(outcome) from error or self._last_error
         if error is not None and self.size == 1:
             raise self.on_all(error)
-        raise self.on_all(unpack_error(told.first, told.failed, self.size)) from error
+        raise self.on_all(error_of(outcome, self.size)) from error
 
     # --------------------------------------------------------------------------------------- trees, messages
 
@@ -234,7 +245,7 @@ class MpiComm(Comm):
         return _TAGS + self._calls.sequence % 8192
 
     def _tree(self, operation: str, mine: bytes, join: Join) -> bytes:
-        """Merge what all ranks gave up a binomial tree, and broadcast it.
+        """Merge the encoded values of all ranks up a binomial tree, and broadcast the result.
 
         Raises
         ------
@@ -254,15 +265,15 @@ class MpiComm(Comm):
                 self.traffic.received(len(arrived.taken) if isinstance(arrived.taken, bytes) else 0)
                 part = merged(self.rank, part, arrived.taken, join)
             bit <<= 1
-        length = bytearray(_LENGTH.pack(len(part)))
-        self._broadcast(operation, length)
-        (size,) = _LENGTH.unpack(length)
-        whole = self._spread(operation, part, size)
+        # Mostly the result is so short that it comes with its length.
+        head = bytearray(_LENGTH.pack(len(part)) + part[:_WITH_LENGTH].ljust(_WITH_LENGTH, b"\0"))
+        self._broadcast(operation, head)
+        (size,) = _LENGTH.unpack_from(head)
+        whole = bytes(head[_LENGTH.size :][:size]) if size <= _WITH_LENGTH else self._spread(operation, part, size)
         if sent is not None:
             self._wait(operation, sent, (part,))
         if whole[:1] == b"\1":
-            told = Outcome.unpacked(whole[1:])
-            raise self.on_all(unpack_error(told.first, told.failed, self.size))
+            raise self.on_all(error_of(decoded(whole[1:]), self.size))
         return whole[1:]
 
     def _spread(self, operation: str, payload: bytes, length: int) -> bytes:
@@ -288,7 +299,7 @@ class MpiComm(Comm):
         """Fill `memory` with that of rank 0."""
         request = self.mpi.Ibcast([memory, self._MPI.BYTE], 0)
         self._wait(operation, request, (memory,))
-        low = self._levels if self.rank == 0 else (self.rank & -self.rank).bit_length() - 1
+        low = self._depth if self.rank == 0 else (self.rank & -self.rank).bit_length() - 1
         self.traffic.sent(sum(self.rank + (1 << level) < self.size for level in range(low)), len(memory))
         self.traffic.received(len(memory))
 
@@ -297,7 +308,7 @@ class MpiComm(Comm):
         meeting = Consensus(self.mpi, self._MPI, self._tag(), sizes)
         self._wait(operation, meeting, (meeting,))
         self.traffic.sent(len(sizes), _LENGTH.size)
-        self.traffic.sent(self._levels, 0)
+        self.traffic.sent(self._depth, 0)
         return meeting.coming
 
     def _parts(self, verb: Callable[..., Any], array: Bytes, rank: int, tag: int) -> list[Any]:
@@ -306,19 +317,6 @@ class MpiComm(Comm):
         return [verb([array[at : at + _PART], BYTE], rank, tag) for at in range(0, array.nbytes, _PART)]
 
     # ------------------------------------------------------------------------------------------ who is where
-
-    def exchange(self, operation: str, payload: bytes = b"", *, error: BaseException | None = None) -> list[bytes]:
-        got, _ = self._meet(operation, (len(payload), *_NO_VALUES[1:]), (), error)
-        if not got[0]:
-            return [b""] * self.size
-        mine, lengths = np.array([len(payload)], np.int64), np.empty(self.size, np.int64)
-        self._wait(operation, self.mpi.Iallgather(mine, lengths), (mine, lengths))
-        every = [int(n) for n in lengths]
-        room = self._memory(operation, sum(every))
-        BYTE = self._MPI.BYTE
-        self._wait(operation, self.mpi.Iallgatherv([payload, BYTE], [room, every, BYTE]), (payload, room))
-        ends = list(itertools.accumulate(every))
-        return [bytes(room[end - n : end]) for end, n in zip(ends, every, strict=True)]
 
     def nodes(self) -> Nodes:
         if self._nodes is None:

@@ -59,6 +59,11 @@ class Nodes:
         runs = zip(self.starts, ends, self.nodes, strict=True)
         return [rank for start, end, at in runs if at == node for rank in range(start, end)]
 
+    def place_of(self, rank: int) -> tuple[int, int, int]:
+        """A rank's number among the ranks of its node, how many these are, and their lowest rank."""
+        ours = self.ranks(self.of(rank))
+        return ours.index(rank), len(ours), ours[0]
+
     def among(self, ranks: Sequence[int]) -> Nodes:
         """The places of some of the ranks, which are numbered anew, in their order."""
         own = [self.of(rank) for rank in ranks]
@@ -69,7 +74,7 @@ class Nodes:
         return Nodes(lowest, at, tuple(starts), tuple(numbers[own[i]] for i in starts), len(own))
 
 
-def kept_nodes(mpi: Any, module: Any, origin: Any, begin: Callable[[], None]) -> Nodes:
+def kept_nodes(mpi: Any, module: Any, origin: Any, begin: Callable[[], object]) -> Nodes:
     """Where the ranks of `mpi` are (collective).
 
     origin : mpi4py.MPI.Intracomm or None

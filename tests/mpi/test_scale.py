@@ -69,10 +69,10 @@ def test_agreement_grows_with_the_logarithm_of_the_ranks(tmp_path: Path, ranks: 
             odd = comm.rank in (7, ranks - 1)
             if odd:
                 f["odd"] = 1
-            before = Counter(comm.traffic.told()["communication"])
+            before = Counter(comm.traffic.statistics()["communication"])
             with pytest.raises(DefinitionMismatchError) as caught:
                 f.flush()
-            named = Counter(comm.traffic.told()["communication"])
+            named = Counter(comm.traffic.statistics()["communication"])
             named.subtract(before)
             if odd:
                 del f["odd"]

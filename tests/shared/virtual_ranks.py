@@ -65,7 +65,7 @@ def run(
     Examples
     --------
     >>> from virtual_ranks import run
-    >>> run(3, lambda comm: comm.reduce("largest", (comm.rank,))[0])
+    >>> run(3, lambda comm: comm.agree("largest", (comm.rank,))[0])
     [[2], [2], [2]]
     """
     turns = Turns()

@@ -15,13 +15,13 @@ Rules
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -179,9 +179,9 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         assert isinstance(layout, Hdf5BlobLayout)
         at = {uid: i for i, uid in enumerate(layout.uids)}
         rank = self.comm.rank
-        mine = {at[uid]: (rank, rank) for batch in batches for uid in batch.uids()}
-        told = self.comm.combine("flush posted", json.dumps(mine).encode(), _first_and_last)
-        others = {layout.uids[int(i)] for i, ranks in json.loads(told).items() if ranks != [rank, rank]}
+        mine = {str(at[uid]): [rank, rank] for batch in batches for uid in batch.uids()}
+        posted_by = self.comm.merge("flush posted", mine, _first_and_last)
+        others = {layout.uids[int(i)] for i, ranks in posted_by.items() if ranks != [rank, rank]}
         self.files.elsewhere = {uid: partial(_posted, session, uid) for uid in others}
         layout.forget_places()
         session.posted.note_kept()
@@ -213,7 +213,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         self._copy_plain(layout, decided)
         own.driver.end_flush()
         own.driver.drain()
-        (replaces,), _ = self.comm.reduce("close replaces", (own.location.replaces,))
+        (replaces,), _ = self.comm.agree("close replaces", (own.location.replaces,))
         # The data of all ranks are in the files: so is the length that a driver held back till then.
         own.driver.release(_EPOCH)
         if durable or replaces:
@@ -238,26 +238,22 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         canonical, uids = layout.header, layout.uids
         decided = self.agree(session, canonical, uids, posted)
         maps = [decided.maps[k] for k in sorted(decided.maps)]
-        told, error = b"", None
+        mine, error = None, None
         planned: list[Hdf5Subfile] = []
         try:
             # Each rank plans its subfile itself, at the same time as the others; one makes the container.
             planned.append(self._planned(own, canonical, uids, maps, decided))
             if own.root:
-                told = self._make_container(own, planned[0])
+                mine = [self._make_container(own, planned[0])]
         except Exception as reason:
             error = reason
-        plans = self.comm.combine("close plan", told, add, error=error)
         subfiles: dict[int, Hdf5Subfile] = {}
-        while plans:
-            words, _, plans = plans.partition(b"\n")
-            number, work, nbytes, *stored = json.loads(words)
-            packed, plans = plans[:nbytes], plans[nbytes:]
+        for number, work, stored, value in self.comm.merge("close plan", mine, add, error=error):
             if number == own.number:
                 container = Container(*(Stored(*where) for where in stored))
                 subfiles[number] = planned[0]._replace(container=container)
             else:
-                subfiles[number] = Hdf5Subfile.unpacked(packed)
+                subfiles[number] = Hdf5Subfile.of_value(value)
             self.driver.moved(number, work)
         files.use_subfiles([subfiles[n] for n in range(self.count)], uids)
         layout.forget_places()
@@ -285,15 +281,15 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         counts, nreqs = (np.array(column, np.int64).reshape(shape) for column in columns)
         return plan_subfile(header, counts, nreqs, subfile_path(self.path, own.number))
 
-    def _make_container(self, own: Own, plan: Hdf5Subfile) -> bytes:
-        """Write the container of a subfile; what all ranks are told of the file."""
+    def _make_container(self, own: Own, plan: Hdf5Subfile) -> tuple[Any, ...]:
+        """Write the container of a subfile; what all ranks need to know of the file."""
         one, pieces, nbytes = contained(plan)
         own.driver.grow(nbytes)
         for offset, piece in pieces:
             own.driver.write(one_extent(offset, len(piece)), np.frombuffer(piece, np.uint8))
         # Its own ranks know the rest.
-        packed = one.packed(pieces[-1][1]) if self.count > 1 else b""
-        return json.dumps([own.number, own.location.work, len(packed), *one.container]).encode() + b"\n" + packed
+        value = one.value(pieces[-1][1]) if self.count > 1 else None
+        return own.number, own.location.work, one.container, value
 
     def _fill(self, nodes: Mapping[int, DatasetNode], posted: PostedRuns) -> None:
         """Write fill values where this rank's blob has elements that it did not post."""
@@ -376,13 +372,13 @@ def _posted(session: Session, uid: int) -> Runs:
     return PostedRuns(session.posted.queue.batches()).of(uid, 0)
 
 
-def _first_and_last(one: bytes, other: bytes) -> bytes:
+def _first_and_last(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Of each variable the first and the last rank that posted something for it, from two parts of all ranks."""
-    found = json.loads(one)
-    for key, (first, last) in json.loads(other).items():
+    found = dict(one)
+    for key, (first, last) in other.items():
         low, high = found.get(key, (first, last))
-        found[key] = min(low, first), max(high, last)
-    return json.dumps(found).encode()
+        found[key] = [min(low, first), max(high, last)]
+    return found
 
 
 def _blocks(nbytes: int) -> Iterator[tuple[int, int]]:

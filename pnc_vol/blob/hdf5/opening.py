@@ -10,7 +10,6 @@ Rules
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from pnc_vol.blob.hdf5.file_set import Hdf5Set, Hdf5SetDriver, Own
@@ -92,13 +91,13 @@ def _own(path: str, number: int, mode: str, options: Options, group: Comm) -> Ow
     system, name = options.system, subfile_path(path, number)
     places: list[Location] = []
 
-    def do() -> bytes:
+    def do() -> str:
         held = Held(system, name, options.locking)
         exclusive = mode in ("w-", "x")
         places.append(Location.create(system, name, b"", exclusive=exclusive, publish=False, held=held))
-        return places[0].work.encode()
+        return places[0].work
 
-    work = on_root(group, "create subfile", do).decode()
+    work = on_root(group, "create subfile", do)
     location = places[0] if places else Location(system, system.realpath(name), work, unseen=True)
     fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
     context = context_of(options, group, writable=True, fd=fd)
@@ -110,25 +109,25 @@ def _own(path: str, number: int, mode: str, options: Options, group: Comm) -> Ow
 def _read(path: str, options: Options, comm: Comm) -> Any:
     context, spec = context_of(options, comm, writable=False), stack_of_others(options, writable=False)
 
-    def read() -> bytes:
-        told: list[str] = []
+    def read() -> list[Any]:
+        found: list[Any] = []
         count = 1
-        while len(told) < count:
-            name = subfile_path(path, len(told))
+        while len(found) < count:
+            name = subfile_path(path, len(found))
             try:
                 one = open_stack(spec, name, context._replace(comm=None))
             except FileNotFoundError:
-                text = f"the set has {count} subfiles, and {name} is missing" if told else f"{name} is missing"
+                text = f"the set has {count} subfiles, and {name} is missing" if found else f"{name} is missing"
                 raise FormatError(f"{path}: {text}", field="num_subfiles", value=count) from None
             try:
                 subfile = read_subfile(one, name)
             finally:
                 one.close()
             count = subfile.says.subfiles
-            told.append(subfile.packed().hex())
-        return json.dumps(told).encode()
+            found.append(subfile.value())
+        return found
 
-    subfiles = [Hdf5Subfile.unpacked(bytes.fromhex(one)) for one in json.loads(on_root(comm, "open subfiles", read))]
+    subfiles = [Hdf5Subfile.of_value(one) for one in on_root(comm, "open subfiles", read)]
     headers, says = [one.header for one in subfiles], [one.says for one in subfiles]
     refuse_foreign(path, says, exact=True)
     tree, canonical = canonical_of(path, headers, says, options, warns=comm.rank == 0)

@@ -10,9 +10,8 @@ all places are known before the first byte is written.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,17 +49,15 @@ class Hdf5Subfile(NamedTuple):
     says: Described
     parts: Parts
 
-    def packed(self, content: bytes = b"") -> bytes:
+    def value(self, content: bytes = b"") -> tuple[Any, ...]:
         """What another rank needs to know of it; `content`, of ``/header_blob``, where it is at hand."""
-        parts = self.parts
-        words = [self.path, *self.container, self.order, parts.counts.tolist(), parts.nreqs.tolist()]
-        return json.dumps(words).encode() + b"\n" + (content or header_blob.encode(self.header, self.order))
+        parts, content = self.parts, content or header_blob.encode(self.header, self.order)
+        return self.path, *self.container, self.order, parts.counts.tolist(), parts.nreqs.tolist(), content
 
     @classmethod
-    def unpacked(cls, told: bytes) -> Hdf5Subfile:
-        """The subfile that `packed` tells of."""
-        words, _, content = told.partition(b"\n")
-        path, header_at, data_at, order, counts, nreqs = json.loads(words)
+    def of_value(cls, value: Sequence[Any]) -> Hdf5Subfile:
+        """The subfile that `value` describes."""
+        path, header_at, data_at, order, counts, nreqs, content = value
         header = header_blob.decode(content, path, most=len(content))
         says = described(header, path)
         shape = (len(says.maps), says.nblobs)

@@ -225,7 +225,7 @@ def complete_all(session: Session, operation: str) -> None:
     with comm.errors_shared():
         mine = weight_of_reads(session)
         comm.traffic.begin()
-        most, _ = comm.reduce(operation, mine)
+        most, _ = comm.agree(operation, mine)
         if most[0]:
             complete_together(session, Weight(*most))
 
@@ -370,7 +370,7 @@ def _read_by_all(session: Session, extents: Extents, memory: Bytes) -> int:
     if session.disk.driver.capabilities.holds_back:
         session.epochs.drain("read")
     code = transport_code(session.options, reads=True)
-    most, _ = session.comm.reduce("read", Weight(1, len(extents.offset), extents.nbytes, code))
+    most, _ = session.comm.agree("read", Weight(1, len(extents.offset), extents.nbytes, code))
     return _read_by_way(session, extents, memory, way=session.transport.choose_read(Weight(*most)))
 
 
