@@ -145,24 +145,6 @@ def test_a_full_device(tmp_path: Path, taken: str, number: int) -> None:
         system.fd = -1
 
 
-@pytest.mark.parametrize("fault", [None, errno.ENOSYS, errno.EXDEV, errno.EIO])
-def test_copies_within_the_kernel_or_where_it_has_none(tmp_path: Path, fault: int | None) -> None:
-    whole = np.random.default_rng(0).bytes(3_000_000)
-    (tmp_path / "whole").write_bytes(whole)
-    system = FaultSystem(fail_at=1 if fault else 0, errno=fault or 0, mode="forever", calls={"copy_range"})
-    with (tmp_path / "whole").open("rb") as source, (tmp_path / "copy").open("w+b") as target:
-        fds = source.fileno(), target.fileno()
-        if fault == errno.EIO:
-            with pytest.raises(OSError) as caught:
-                full_io.copy_all(system, *fds, 10)
-            assert caught.value.errno == errno.EIO
-            return
-        assert full_io.copy_all(system, *fds, 2_500_000, 100, 7) == 2_500_000
-        assert target.read() == bytes(7) + whole[100:2_500_100]
-        assert full_io.copy_all(system, *fds, 100, len(whole) - 30, 0) == 30
-        assert os.pread(fds[1], 30, 0) == whole[-30:]
-
-
 def test_whole_files(tmp_path: Path) -> None:
     path, system = tmp_path / "a", TraceSystem()
     full_io.write_whole(system, path, b"12345", durable=True)

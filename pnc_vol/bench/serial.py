@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
+from pnc_vol.drivers import block_copy
 from pnc_vol.system import REAL, exists, temporary_directory
-from pnc_vol.system.full_io import copy_all
 
 __all__ = ["Work", "check", "clear", "copy_file", "run_serial", "times"]
 
@@ -68,7 +68,7 @@ def copy_file(source: str, target: str, *, durable: bool = False) -> None:
     fd = REAL.open(source, os.O_RDONLY)
     out = REAL.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
-        copy_all(REAL, fd, out, REAL.fstat(fd).st_size)
+        block_copy.copy_file(REAL, fd, out)
         if durable:
             REAL.fsync(out)
     finally:

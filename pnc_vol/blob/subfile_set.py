@@ -47,7 +47,8 @@ from pnc_vol.blob.set_headers import (
     variables_of,
 )
 from pnc_vol.disk.publish import Location
-from pnc_vol.extents.model import Runs
+from pnc_vol.drivers.block_copy import copy_blocks
+from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.flush.agree import Agreement, derive_digest
@@ -402,11 +403,11 @@ class SubfileSet(BlobSet[BlobFiles]):
                 assert inner is not None
                 source, target = layout.maps[uid], disk.layout.maps[inner]
                 n = source.inner or math.prod(member.defs.tree.datasets[inner].shape or ())
-                memory = np.zeros(n * source.itemsize, np.uint8)
-                for at in range(first, last):
-                    run = Runs(np.array([at * n]), np.array([n]))
-                    self.driver.read_settled(source.extents(run), memory)
-                    disk.driver.write(target.extents(run), memory)
+                # A record lies in one piece in both files.
+                records = Runs(np.arange(first, last) * n, np.full(last - first, n))
+                offset, length, _ = source.extents(records)
+                pieces = Extents(offset, length, target.extents(records).offset)
+                copy_blocks(self.driver.read_settled, disk.driver.write, pieces)
 
     def _plain(self, session: Session) -> Ranges:
         """The addresses of variables that are not partitioned: they were in subfile 0 before they were copied."""

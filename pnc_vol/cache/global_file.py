@@ -6,14 +6,12 @@ Rules
 -----
 1. A file of the operating system is written by a descriptor of its own: no thread calls MPI, and none waits for the
    lock of a driver that does.
-2. The kernel copies where it can (`copy_file_range`); elsewhere pieces of ``ind_wr_buffer_size`` bytes are read and
-   written. Ranges that touch are one by then.
+2. What is copied at a time has ``ind_wr_buffer_size`` bytes. Ranges that touch are one by then.
 """
 
 from __future__ import annotations
 
 import errno
-import time
 from contextlib import suppress
 from threading import local
 
@@ -22,16 +20,12 @@ import numpy as np
 from pnc_vol.cache.cache_file import CacheFile, grow_file, write_extents
 from pnc_vol.cache.watch import Watch
 from pnc_vol.drivers.base import Driver, Memory
-from pnc_vol.extents.blocks import rounds
+from pnc_vol.drivers.block_copy import Descriptors, copy_blocks
 from pnc_vol.extents.model import Extents
 from pnc_vol.extents.ranges import Ranges
 from pnc_vol.system import System
-from pnc_vol.system.full_io import NO_COPY_RANGE
 
 __all__ = ["GlobalFile"]
-
-_LONG = 64 << 10
-"""Mean bytes of ranges from which on a call for each is worth it."""
 
 
 class GlobalFile:
@@ -53,7 +47,7 @@ class GlobalFile:
     def __init__(self, system: System, inner: Driver, fd: int, *, lent: bool, copy_size: int, watch: Watch) -> None:
         self._system, self._inner, self._fd, self._lent = system, inner, fd, lent
         self._copy_size, self._watch = copy_size, watch
-        self._kernel_copies = fd >= 0
+        self._descriptors: Descriptors | None = None
         self._room = local()
 
     @property
@@ -68,48 +62,26 @@ class GlobalFile:
         ------
         OSError
         """
-        extents = ranges.extents
-        if (
-            self._kernel_copies
-            and extents.nbytes >= _LONG * len(extents.length)
-            and self._copy(source, extents, thread)
-        ):
-            return
         room: Memory | None = getattr(self._room, "memory", None)
         if room is None:
             room = self._room.memory = np.empty(self._copy_size, np.uint8)
-        for part in rounds(extents, self._copy_size):
-            packed = part._replace(place=part.place - part.place[0])
-            nbytes = part.nbytes
-            start = time.perf_counter()
-            # What the cache file does not reach is a hole of a write that left no bytes: it cannot be.
-            if source.read(packed, room) < nbytes:
-                raise OSError(errno.EIO, f"the cache file {source.path} is shorter than what was written to it")
-            start = self._watch.note("sync read", start, nbytes, thread)
-            self.write(packed, room)
-            self._watch.note("sync write", start, nbytes, thread)
 
-    def _copy(self, source: CacheFile, extents: Extents, thread: int) -> bool:
-        """Let the kernel copy; False if it does not for these files."""
-        for offset, length in zip(extents.offset.tolist(), extents.length.tolist(), strict=True):
-            done = 0
-            while done < length:
-                at, start = offset + done, time.perf_counter()
-                try:
-                    moved = self._system.copy_range(source.fd, self._fd, min(length - done, self._copy_size), at, at)
-                except InterruptedError:
-                    continue
-                except OSError as error:
-                    if error.errno not in NO_COPY_RANGE:
-                        raise
-                    moved = 0
-                if not moved:
-                    # 0 is what some kernels say of files that have bytes; a file that is too short is found out there.
-                    self._kernel_copies = False
-                    return False
-                done += moved
-                self._watch.note("sync write", start, moved, thread)
-        return True
+        def too_short() -> OSError:
+            # What the cache file does not reach is a hole of a write that left no bytes: it cannot be.
+            return OSError(errno.EIO, f"the cache file {source.path} is shorter than what was written to it")
+
+        if self._fd >= 0 and (self._descriptors is None or self._descriptors.source != source.fd):
+            self._descriptors = Descriptors(self._system, source.fd, self._fd)
+        copy_blocks(
+            source.read,
+            self.write,
+            ranges.extents._replace(place=ranges.extents.offset),
+            by_kernel=None if self._descriptors is None else self._descriptors.by_kernel,
+            block=self._copy_size,
+            room=room,
+            too_short=too_short,
+            note=lambda verb, start, nbytes: self._watch.note(f"sync {verb}", start, nbytes, thread),
+        )
 
     def write(self, extents: Extents, memory: Memory) -> None:
         """Write extents by this process alone.

@@ -20,12 +20,13 @@ Rules
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pnc_vol.cache.cache_file import DATA, grow_file, write_extents
+from pnc_vol.cache.cache_file import DATA, grow_file, read_cached, write_extents
 from pnc_vol.cache.extent_log import SUFFIX
 from pnc_vol.cache.folders import (
     Cache,
@@ -46,8 +47,8 @@ from pnc_vol.cache.queues import Held as HeldHeader
 from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path, write_journal
 from pnc_vol.disk.journal import recover as complete_journal
 from pnc_vol.disk.locking import Held
+from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import LogError, LogRefusedError
-from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.ranges import Ranges
 from pnc_vol.format.encode import Parts, changed_parts
 from pnc_vol.ranks.comm import Comm, on_root
@@ -57,8 +58,6 @@ from pnc_vol.system.full_io import read_at
 from pnc_vol.warn import warn_outside
 
 __all__ = ["CarriedCaches", "carry_caches", "look_after_caches", "replay_caches"]
-
-_BLOCK = 8 << 20
 
 
 @dataclass(slots=True)
@@ -162,13 +161,12 @@ def _carry(
             if epoch > last:
                 report.dropped += ranges.nbytes
                 continue
-            for part in rounds(ranges.extents, _BLOCK):
-                packed = part._replace(place=part.place - part.place[0])
-                data = cache.read(packed)
-                if data.nbytes < packed.nbytes:
-                    raise LogError(f"{cache.stem}{DATA} is shorter than its log says", field="data")
-                write_extents(system, fd, packed, data)
-            report.nbytes += ranges.nbytes
+            report.nbytes += copy_blocks(
+                functools.partial(read_cached, system, cache.stem + DATA),
+                functools.partial(write_extents, system, fd),
+                ranges.extents._replace(place=ranges.extents.offset),
+                too_short=functools.partial(LogError, f"{cache.stem}{DATA} is shorter than its log says", field="data"),
+            )
         system.fdatasync(fd)
         held = [(cache, one) for cache in caches for one in cache.log.held if one.epoch <= last]
         for cache, one in held:

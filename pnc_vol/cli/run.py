@@ -28,10 +28,10 @@ from typing import Any
 import pnc_vol
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
 from pnc_vol.cli.show import fail, print_json, refuse_address, safe
+from pnc_vol.drivers.block_copy import copy_file
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.settings.options import hint_all, launched, reach_children, system_for_all
 from pnc_vol.system import REAL, System, exists, is_folder, temporary_directory
-from pnc_vol.system.full_io import copy_all
 
 __all__ = ["VERBS"]
 
@@ -186,7 +186,7 @@ class Aside(System):
             source = REAL.open(key, os.O_RDONLY)
             target = REAL.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                copy_all(REAL, source, target, REAL.fstat(source).st_size, 0, 0)
+                copy_file(REAL, source, target)
             finally:
                 REAL.close(source)
                 REAL.close(target)

@@ -20,23 +20,29 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.disk.likeness import own
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import mode_of_new
 from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.block_copy import BLOCK, Descriptors, copy_blocks
+from pnc_vol.extents.merge import intersect
+from pnc_vol.extents.model import Extents
 from pnc_vol.format.moving import Moves
 from pnc_vol.system import System
-from pnc_vol.system.full_io import copy_all, read_at, write_all
+from pnc_vol.system.full_io import write_all
 from pnc_vol.system.neighbours import neighbour
 
 __all__ = ["Copying", "Progress", "rewrite", "same_file"]
 
+Bytes = npt.NDArray[np.uint8]
 Progress = Callable[[int, int, str], None]
 
-_STEP = 64 << 20
-"""Bytes between two calls of `progress`."""
-_BLOCK = 1 << 20
+_HOLES = 1 << 20
+"""Bytes that a file's blocks on the device fall short of its size from which on it counts as one with holes."""
+_OF_HOLES = 1 << 20
+"""Bytes of a block of a file with holes, which stay in a processor's cache while zeros are looked for."""
 _PAGE = 1 << 12
 """Of a file with holes, blocks are read, and pages of zeros not written."""
 
@@ -166,32 +172,39 @@ def _lock(system: System, fd: int, work: str) -> None:
 def _copy(system: System, source: int, target: int, copying: Copying) -> None:
     """Copy the pieces; holes of the source stay holes."""
     before, pieces = copying.before, copying.pieces
-    holes = before.st_blocks * 512 < before.st_size - _BLOCK
+    files = Descriptors(system, source, target)
+    holes = before.st_blocks * 512 < before.st_size - _HOLES
     total, done = pieces.nbytes, 0
-    for src, dst, length in zip(pieces.src.tolist(), pieces.dst.tolist(), pieces.length.tolist(), strict=True):
-        for at in range(0, length, _STEP):
-            want = min(_STEP, length - at)
-            move = _copy_sparse if holes else copy_all
-            if move(system, source, target, want, src + at, dst + at) < want:
-                raise OSError(errno.EIO, "it became shorter while it was read; try again", copying.source)
-            done += want
-            if copying.progress is not None:
-                copying.progress(done, total, copying.source)
+
+    def note(verb: str, _: float, nbytes: int) -> None:
+        nonlocal done
+        if verb == "write" and copying.progress is not None:
+            done += nbytes
+            copying.progress(done, total, copying.source)
+
+    def write_used(extents: Extents, memory: Bytes) -> None:
+        files.write(_used(extents, memory), memory)
+
+    copy_blocks(
+        files.read,
+        write_used if holes else files.write,
+        Extents(pieces.src, pieces.length, pieces.dst),
+        by_kernel=None if holes else files.by_kernel,
+        block=_OF_HOLES if holes else BLOCK,
+        too_short=lambda: OSError(errno.EIO, "it became shorter while it was read; try again", copying.source),
+        note=note,
+    )
 
 
-def _copy_sparse(system: System, source: int, target: int, nbytes: int, src: int, dst: int) -> int:
-    """As `copy_all`, but runs of pages that hold nothing but zeros are not written."""
-    room = bytearray(min(nbytes, _BLOCK))
-    view, values = memoryview(room), np.frombuffer(room, np.uint8)
-    for at in range(0, nbytes, _BLOCK):
-        size = min(_BLOCK, nbytes - at)
-        if read_at(system, source, view[:size], src + at) < size:
-            return at
-        used = np.logical_or.reduceat(values[:size], np.arange(0, size, _PAGE))
-        edges = np.flatnonzero(np.diff(used, prepend=False, append=False)).reshape(-1, 2) * _PAGE
-        for first, last in edges.tolist():
-            write_all(system, target, view[first : min(last, size)], dst + at + first)
-    return nbytes
+def _used(extents: Extents, memory: Bytes) -> Extents:
+    """The parts of extents, which lie one behind another in memory, without pages that hold nothing but zeros."""
+    first = np.arange(0, memory.size, _PAGE)
+    used = np.logical_or.reduceat(memory, first)
+    edges = np.flatnonzero(np.diff(used, prepend=False, append=False)).reshape(-1, 2) * _PAGE
+    piece, _, place, length = intersect(
+        extents.place, extents.length, edges[:, 0], np.minimum(edges[:, 1], memory.size) - edges[:, 0]
+    )
+    return Extents(extents.offset[piece] + place - extents.place[piece], length, place)
 
 
 def _check_unchanged(system: System, source: int, copying: Copying) -> None:

@@ -201,9 +201,9 @@ def one_node(comm: Ranks | None, mpi: Any) -> bool:
     """Whether all ranks are on one node (collective); `comm` may know."""
     if mpi.Get_size() == 1:
         return True
-    known = getattr(comm, "node", None)
+    known = getattr(comm, "nodes", None)
     if known is not None:
-        return bool(known()[1] == mpi.Get_size())
+        return bool(known().single)
     from mpi4py import MPI
 
     ours = mpi.Split_type(MPI.COMM_TYPE_SHARED)

@@ -16,15 +16,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
+from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.extents.model import Extents, one_extent
 
 __all__ = ["StagedDriver"]
-
-_BLOCK = 8 << 20
 
 
 class StagedDriver(Wrapper):
@@ -128,12 +126,7 @@ class StagedDriver(Wrapper):
         if copy is None:
             return
         nbytes = copy.size()
-        block = np.empty(min(_BLOCK, nbytes), np.uint8)
-        for at in range(0, nbytes, _BLOCK):
-            part = block[: min(_BLOCK, nbytes - at)]
-            part[:] = 0
-            copy.read_one(part, at)
-            self.inner.write(one_extent(at, part.nbytes), part)
+        copy_blocks(copy.read, self.inner.write, one_extent(0, nbytes, 0))
         if self.inner.size() > nbytes:
             self.inner.resize(nbytes)
         self._copy = None

@@ -20,6 +20,7 @@ import numpy as np
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
@@ -39,8 +40,6 @@ else:
     blocks = late("pnc_vol.extents.blocks")
 
 __all__ = ["Copy", "complete_copy", "copied", "replaces_live"]
-
-_BLOCK = 8 << 20
 
 
 class Copy(NamedTuple):
@@ -90,7 +89,7 @@ def copied(
             found = layout.moves(target, tree)
         pieces = _there(comm, disk.driver, Extents(found.src, found.length, found.dst))
         with comm.errors_shared():
-            _copy(disk.driver, copy.driver, pieces, comm.rank, comm.size)
+            copy_blocks(disk.driver.read, copy.driver.write, pieces, share=(comm.rank, comm.size))
             # Data of other ranks follow, which must not come to the copy first.
             copy.driver.drain()
             comm.agree("flush move")
@@ -152,20 +151,6 @@ def _there(comm: Comm, source: Driver, pieces: Extents) -> Extents:
     length = np.minimum(pieces.length, end - pieces.offset)
     kept = length > 0
     return Extents(pieces.offset[kept], length[kept], pieces.place[kept])
-
-
-def _copy(source: Driver, target: Driver, pieces: Extents, rank: int, size: int) -> None:
-    """Copy this rank's share of the pieces; `place` is the offset in the target."""
-    room = np.empty(_BLOCK, np.uint8)
-    for i, block in enumerate(blocks.rounds(pieces, _BLOCK)):
-        if i % size != rank:
-            continue
-        ends = np.cumsum(block.length)
-        packed = ends - block.length
-        part = room[: int(ends[-1])]
-        part[:] = 0
-        source.read(Extents(block.offset, block.length, packed), part)
-        target.write(Extents(block.place, block.length, packed), part)
 
 
 def _drop(comm: Comm, disk: StoredFile, copy: Copy) -> None:

@@ -50,7 +50,7 @@ _LENGTH = struct.Struct("<q")
 _LOWEST = -(1 << 63)
 _INLINE = 8 * (_VALUES - 1)
 """Bytes of rank 0 that travel in the reduction itself."""
-_WITH_LENGTH = 248
+_WITH_LENGTH = 504
 """Bytes of the result of a tree that are broadcast together with its length."""
 _ROOM = 64 << 10
 """Bytes for which there is always room."""

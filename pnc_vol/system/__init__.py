@@ -207,7 +207,7 @@ class System:
         return ""
 
     def copy_range(self, source: int, target: int, nbytes: int, source_offset: int, target_offset: int) -> int:
-        """Bytes copied between two descriptors inside the kernel, possibly fewer than asked: use `full_io.copy_all`."""
+        """Bytes copied between two descriptors inside the kernel, maybe fewer than asked: use `drivers.block_copy`."""
         return os.copy_file_range(source, target, nbytes, source_offset, target_offset)
 
     def stat(self, path: Path) -> os.stat_result:

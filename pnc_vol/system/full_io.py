@@ -1,4 +1,4 @@
-"""Reads, writes and copies that are complete or fail, over the calls of a `System`.
+"""Reads and writes that are complete or fail, over the calls of a `System`.
 
 Knows: descriptors, bytes, what calls of the operating system leave undone. Does not know: drivers, formats.
 
@@ -23,16 +23,12 @@ if TYPE_CHECKING:
 
     from pnc_vol.system import Path
 
-__all__ = ["NO_COPY_RANGE", "copy_all", "read_at", "read_content", "read_whole", "write_all", "write_whole"]
+__all__ = ["read_at", "read_content", "read_whole", "write_all", "write_whole"]
 
 #: Bytes moved by one call at most: Linux cuts at 2 GiB - 4096, other systems refuse what does not fit an int.
 CALL_BYTES = 1 << 30
 #: Interrupted calls in a row that are made again; Python itself does so unless a signal's handler raises.
 _PATIENCE = 1000
-#: What `System.copy_range` says where only reading and writing will do.
-NO_COPY_RANGE = (
-    errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY,
-)  # fmt: skip
 
 
 def write_all(system: System, fd: int, buffers: Buffer | Sequence[Buffer], offset: int) -> int:
@@ -136,45 +132,6 @@ def _at_most(views: list[memoryview], nbytes: int) -> list[memoryview]:
             return [*views[:i], view[:nbytes]]
         nbytes -= view.nbytes
     return views
-
-
-def copy_all(
-    system: System, source: int, target: int, nbytes: int, source_offset: int = 0, target_offset: int = 0
-) -> int:
-    """Copy bytes from one open file to another, inside the kernel where that is possible.
-
-    Parameters
-    ----------
-    source, target : int, descriptors of two files, or of one file whose two ranges do not overlap.
-
-    Returns
-    -------
-    int
-        Bytes copied; fewer than `nbytes` only where the source ends.
-    """
-    copied = 0
-    while copied < nbytes:
-        ask = min(nbytes - copied, CALL_BYTES)
-        try:
-            done = system.copy_range(source, target, ask, source_offset + copied, target_offset + copied)
-        except InterruptedError:
-            continue
-        except OSError as error:
-            if error.errno not in NO_COPY_RANGE:
-                raise
-            break
-        if done == 0:
-            break
-        copied += done
-    # Here after the end of the source too: some kernels say 0 for files that have bytes (of /proc, of overlays).
-    block = memoryview(bytearray(min(nbytes - copied, 1 << 20)))
-    while copied < nbytes:
-        done = read_at(system, source, block[: min(nbytes - copied, block.nbytes)], source_offset + copied)
-        if done == 0:
-            break
-        write_all(system, target, block[:done], target_offset + copied)
-        copied += done
-    return copied
 
 
 def read_whole(system: System, path: Path, *, limit: int = 1 << 30, flags: int = 0) -> bytes:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from operator import add
@@ -37,6 +37,7 @@ from pnc_vol.blob.posted_runs import PostedRuns, inner_shape
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.model import Runs, one_extent
 from pnc_vol.extents.subarrays import coalesced
@@ -328,10 +329,8 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         for uid in decided.copies:
             source, target = first.says.variables[at[uid]], mine.says.variables[at[uid]]
             begin, to = int(first.begins(source)[0]), int(mine.begins(target)[0])
-            for low, n in _blocks(first.part_bytes(source, 0)):
-                memory = np.zeros(n, np.uint8)
-                self.driver.file(0).read(one_extent(begin + low, n), memory)
-                self.driver.file(own.number).write(one_extent(to + low, n), memory)
+            pieces = one_extent(begin, first.part_bytes(source, 0), to)
+            copy_blocks(self.driver.file(0).read, self.driver.file(own.number).write, pieces)
 
     def _publish(self, *, durable: bool) -> None:
         """Give all subfiles their names (collective)."""
@@ -379,10 +378,6 @@ def _first_and_last(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any
         low, high = found.get(key, (first, last))
         found[key] = [min(low, first), max(high, last)]
     return found
-
-
-def _blocks(nbytes: int) -> Iterator[tuple[int, int]]:
-    return ((low, min(_BLOCK, nbytes - low)) for low in range(0, nbytes, _BLOCK))
 
 
 def _fill_bytes(driver: Driver, begin: int, nbytes: int, pattern: bytes) -> None:
