@@ -18,6 +18,7 @@ module           what it does
 `descriptor`     a file by its descriptor: used by `posix`, and by `mpio` for the independent calls of one rank
 `vectored_io`    from extents to few large calls of `pread` and `pwrite`
 `byte_copy`      arithmetic on extents, and copies of many pieces from memory to memory
+`block_copy`     copies of files, block by block, with a report of each block
 `mmap_guard`     reads a memory-mapped file safely: handles SIGBUS
 `mpi_library`    known facts about MPI libraries: their defects, and the meaning of their errors
 ===============  =====================================================================================================

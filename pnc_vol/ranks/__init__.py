@@ -3,8 +3,9 @@
 =============  ===========================================================================================
 module         what it does
 =============  ===========================================================================================
-`comm`         `Comm`: agreements and exchanges; that of a single process
+`comm`         `Comm`: the four verbs of ranks; that of a single process
 `mpi_comm`     the same over an mpi4py communicator
+`codec`        the form in which ranks send each other values
 `waiting`      waiting for other ranks with a time limit; ranks that left
 `levels`       exchanges in two levels: the ranks of a node, and one rank of each node
 `places`       which ranks are on which node
