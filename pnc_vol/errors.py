@@ -250,6 +250,10 @@ class ClosedKeyError(ClosedFileError, KeyError):
     """The same, where a name was looked up: ``file["x"]``, ``obj.attrs["x"]``."""
 
 
+class SourceError(PncVolError, OSError):
+    """The data of a virtual dataset, or of one in raw files, cannot be read or written where they are."""
+
+
 class RemoteError(PncVolError, OSError):
     """A file under an address cannot be read: the server cannot be reached or failed, or the file changed meanwhile.
 

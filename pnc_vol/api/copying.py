@@ -225,6 +225,8 @@ def _copy_attrs(source: Node, target: Node) -> None:
 def _copy_dataset(
     source: OpenFile, node: DatasetNode, target: OpenFile, parent: GroupNode, name: str, *, with_attrs: bool
 ) -> DatasetNode:
+    if node.away is not None:
+        return _copy_elsewhere(node, target, parent, name, with_attrs=with_attrs)
     made = target.defs.tree.add_dataset(
         parent, name, element=node.element, shape=node.shape, maxshape=node.maxshape, fillvalue=node.fillvalue
     )
@@ -240,4 +242,17 @@ def _copy_dataset(
     for block in blocks(shape, node.element.itemsize, BLOCK_BYTES):
         part = select(shape, block)
         target.write(made, part, source.read(node, part))
+    return made
+
+
+def _copy_elsewhere(node: Any, target: OpenFile, parent: GroupNode, name: str, *, with_attrs: bool) -> DatasetNode:
+    """Copy what says where the data are, as HDF5 does: they stay where they are."""
+    from pnc_vol.mapping.elsewhere import add_elsewhere
+
+    made = add_elsewhere(target.defs.tree, parent, name, node.element, node.maxshape, node.away)
+    made.made_axes = [Axis(label=axis.label) for axis in node.axes]
+    made.ignored, made.prefixes = dict(node.ignored), dict(node.prefixes)
+    if with_attrs:
+        made.scale = node.scale
+        _copy_attrs(node, made)
     return made

@@ -225,11 +225,8 @@ def refusals() -> ModuleType:
 
 
 def _known(options: Mapping[str, Any]) -> None:
-    for name, value in options.items():
-        if name == "external":
-            if value is not None:
-                raise NotYetError("external= (data in raw files) is not supported; copy the data into a dataset")
-        elif name not in OPTIONS and name not in ("maxshape", "fillvalue"):
+    for name in options:
+        if name not in OPTIONS and name not in ("maxshape", "fillvalue"):
             near = did_you_mean(name, OPTIONS, ("shape", "dtype", "data", "maxshape", "fillvalue", *OURS))
             raise TypeError(f"create_dataset() got an unexpected keyword argument {name!r}{near}")
 

@@ -10,6 +10,8 @@ Rules
 
 from __future__ import annotations
 
+import os
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,14 +29,17 @@ from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import fill_values
+    from pnc_vol.api import elsewhere_ids, fill_values, virtual
     from pnc_vol.api.group import Group
+    from pnc_vol.api.virtual import VirtualLayout
     from pnc_vol.extents import selection
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.mapping import named_dims
 else:
     named_dims, selection = late("pnc_vol.mapping.named_dims"), late("pnc_vol.extents.selection")
     fill_values = late("pnc_vol.api.fill_values")
+    # few datasets have their data elsewhere
+    elsewhere_ids, virtual = late("pnc_vol.api.elsewhere_ids"), late("pnc_vol.api.virtual")
 
 __all__ = ["Creating"]
 
@@ -168,6 +173,11 @@ class Creating(HLObject, MutableMappingHDF5):
             Names of the NetCDF dimensions, one for each axis, and one more if the length of fixed strings is to have a
             name, too. A dataset of one axis that has the name of its dimension is a coordinate variable: a scale that
             is attached to all axes of this name. See `File.create_dimension`.
+        external : str, path-like, or iterable of (name, offset, size), optional
+            Raw files that hold the data instead of this file, one part after another; ``h5f.UNLIMITED`` is the size of
+            a file that may grow. Writes go to them at once.
+        efile_prefix : str, optional
+            Where these files are looked for first; ``${ORIGIN}`` is the folder of this file.
         chunks, compression, compression_opts, shuffle, fletcher32, scaleoffset, track_times, ... : optional
             Checked as h5py does, remembered while the file is open, not stored.
 
@@ -204,6 +214,8 @@ class Creating(HLObject, MutableMappingHDF5):
                     made = dataset_of(oid.handle, node)
                     # asked here, because a call would be a tenth of all that this takes
                     return self._named(made, name) if oid.reached or session.defs.tree.links else made
+            if "external" in kwds:
+                return self._external(name, shape, dtype, data, **kwds)
             if kwds and not kwds.keys().isdisjoint(create.OURS):
                 return self._with_ours(name, shape, dtype, data, **kwds)
             if name is None:
@@ -301,6 +313,8 @@ class Creating(HLObject, MutableMappingHDF5):
             found = self._got(name)
             if not isinstance(found, Dataset):
                 raise TypeError(f"Incompatible object ({type(found).__name__}) already exists")
+            if not kwds.keys().isdisjoint(("efile_prefix", "virtual_prefix")) and found._node.away is not None:
+                found._node.prefixes = {k: os.fsdecode(v) for k, v in kwds.items() if k.endswith("_prefix") and v}
             wanted = (shape,) if isinstance(shape, int) else shape
             if wanted != found.shape:
                 if "maxshape" not in kwds:
@@ -336,22 +350,69 @@ class Creating(HLObject, MutableMappingHDF5):
             kwupdate.setdefault("maxshape", other.maxshape)
         return self.create_dataset(name, **kwupdate)
 
-    def create_virtual_dataset(self, name: Any, layout: Any, fillvalue: Any = None) -> Any:
-        """Not supported.
+    def _external(self, name: Any, shape: Any, dtype: Any, data: Any, *, external: Any, **kwds: Any) -> Dataset:
+        """Make a dataset whose data lie in raw files."""
+        if not isinstance(external, (str, bytes, os.PathLike)):
+            external = list(external)
+        if external == []:
+            return self.create_dataset(name, shape, dtype, data, **kwds)
+        if not kwds.keys().isdisjoint(create.OURS):
+            raise NotYetError(f"{', '.join(create.OURS)} have no meaning for data in raw files; leave them out")
+        plan = create.plan(shape, dtype, data, kwds)
+        return elsewhere_ids.make_external(self, name, plan, external, kwds)  # type: ignore[arg-type]
+
+    def create_virtual_dataset(self, name: Any, layout: Any, fillvalue: Any = None) -> Dataset:
+        """Make a dataset that shows elements of other datasets.
 
         Parameters
         ----------
-        name, layout, fillvalue
-            As in h5py.
+        name : str or None
+        layout : VirtualLayout
+            Which elements of which datasets, in this file or others, are shown where. A source is not looked at before
+            it is read: it may come into being later. Reads and writes of the dataset go to the sources.
+        fillvalue : scalar, optional
+            What elements read as that no source has; 0 by default.
 
         Raises
         ------
+        ValueError
+            The name is taken, or the file is open for reading.
         NotYetError
-            Always.
-        """
-        raise NotYetError("virtual datasets are not supported: CDF has none; copy the sources into one dataset")
+            The file is a set of subfiles (``layout="blob"``).
 
-    build_virtual_dataset = create_virtual_dataset
+        Examples
+        --------
+        >>> with pnc_vol.File("virtual.nc", "w") as f:
+        ...     f["a"], f["b"] = [1, 2, 3], [4, 5, 6]
+        ...     layout = pnc_vol.VirtualLayout((2, 3), "i8")
+        ...     layout[0], layout[1] = pnc_vol.VirtualSource(f["a"]), pnc_vol.VirtualSource(f["b"])
+        ...     f.create_virtual_dataset("both", layout)[:, 1].tolist()
+        [2, 5]
+        """
+        return virtual.make_virtual(self, name, layout, fillvalue)  # type: ignore[arg-type, no-any-return]
+
+    def build_virtual_dataset(
+        self, name: Any, shape: Any, dtype: Any, maxshape: Any = None, fillvalue: Any = None
+    ) -> AbstractContextManager[VirtualLayout]:
+        """As `create_virtual_dataset`, with a layout that is filled in a ``with`` block.
+
+        Parameters
+        ----------
+        name : str
+        shape, dtype, maxshape
+            As of `VirtualLayout`.
+        fillvalue : scalar, optional
+
+        Examples
+        --------
+        >>> with pnc_vol.File("built.nc", "w") as f:
+        ...     f["a"] = [1, 2, 3]
+        ...     with f.build_virtual_dataset("twice", (6,), "i8") as layout:
+        ...         layout[:3] = layout[3:] = pnc_vol.VirtualSource(f["a"])
+        ...     f["twice"][2:4].tolist()
+        [3, 1]
+        """
+        return virtual.building(self, name, shape, dtype, maxshape, fillvalue)  # type: ignore[arg-type, no-any-return]
 
     def _make(self, slot: paths.Slot | None, plan: create.Plan) -> Dataset:
         session = self._id.handle.session

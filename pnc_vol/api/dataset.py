@@ -206,7 +206,11 @@ class Dataset(Storage, Posting, Converting):
 
     def _read_selected(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...], out: Any) -> Any:
         session = self._id.check()
-        array, whole = session.reading(self._elements, session, args, fields, out)
+        if self._id.node.away is None:
+            array, whole = session.reading(self._elements, session, args, fields, out)
+        else:
+            # Without the lock: other files are opened, which may show elements of this one.
+            array, whole = self._elements(session, args, fields, out)
         if whole or array is out:
             return array
         if dtype is not None:
@@ -233,6 +237,9 @@ class Dataset(Storage, Posting, Converting):
             selection = source(shape or (), args)
         if out is not None and out.shape != selection.result_shape:
             out = None
+        if node.away is not None:
+            found = self._id.read(selection)  # type: ignore[attr-defined]
+            return found[list(fields)] if fields else found, False
         return session.read(node, selection, collective=collective, fields=fields, out=out), False
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -297,6 +304,9 @@ class Dataset(Storage, Posting, Converting):
             args, fields = other.split_names(args)
             if fields:
                 other.fields_of(node.element.dtype, fields, writing=True)
+            if node.away is not None:
+                self._id.write(target(node.shape, args), value, fields)  # type: ignore[attr-defined]
+                return
         session.write(node, target(node.shape, args), value, fields)
 
     def resize(self, size: Any, axis: int | None = None) -> None:
@@ -346,6 +356,8 @@ class Dataset(Storage, Posting, Converting):
                 # More records, as a program adds them in each step, in few calls.
                 session.add_records(node, size)
                 return
+            if node.away is not None:
+                raise TypeError("Only chunked datasets can be resized; the data of this one are not in the file")
             if shape is None or limits is None:
                 more = (
                     f": create it with maxshape={(None, *shape[1:])}; None is an axis without a limit" if shape else ""

@@ -14,6 +14,7 @@ from pnc_vol.format import convert
 from pnc_vol.late import late
 from pnc_vol.mapping import encoding
 from pnc_vol.mapping.dtypes import Element
+from pnc_vol.mapping.special import check_string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
@@ -100,6 +101,13 @@ def fill_parts(node: DatasetNode, value: Any) -> None:
 
 def fill_of(node: DatasetNode) -> Any:
     """The fill value of a dataset, one that takes several variables included."""
+    dtype = node.element.dtype
+    if dtype.kind == "O" and check_string_dtype(dtype) is None:
+        # HDF5 has none for arrays of varying length and references.
+        return None
+    if node.away is not None:
+        stored = node.away.fill
+        return np.zeros((), dtype)[()] if stored is None else np.frombuffer(stored, dtype)[0]
     if not node.parts:
         return fill_value(node.fillvalue, node.element)
     made = np.zeros((), node.element.dtype)

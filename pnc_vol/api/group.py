@@ -66,7 +66,7 @@ class Group(Creating, Visiting):
 
     def _wrap(self, node: Found | paths.Outside, name: object = None) -> Any:
         """The object of a node, to which `name` led from here."""
-        if isinstance(node, DatasetNode):
+        if type(node) is DatasetNode:
             return self._named(dataset_of(self._id.handle, node), name)
         if isinstance(node, GroupNode):
             return self._named(Group(GroupID(self._id.handle, node)), name)

@@ -25,7 +25,7 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api.arguments import Given
-    from pnc_vol.api.storage_info import CreationProperties, GroupProperties, Space, StoredType
+    from pnc_vol.api.storage_info import AccessProperties, CreationProperties, GroupProperties, Space, StoredType
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.file.registry import SessionRef
 
@@ -348,6 +348,12 @@ class DatasetID(ObjectID):
     def get_create_plist(self) -> CreationProperties:
         """The creation properties that were given for the dataset."""
         return _storage_info().creation_properties(self.check_node())  # type: ignore[no-any-return]
+
+    def get_access_plist(self) -> AccessProperties:
+        """The access properties that were given for the dataset."""
+        node = self.check_node()
+        given = {**node.ignored, **(node.prefixes if node.away is not None else {})}
+        return _storage_info().AccessProperties(given, os.path.dirname(self.handle.real))  # type: ignore[no-any-return]
 
     def get_storage_size(self) -> int:
         """Bytes that the elements take in the file."""

@@ -232,6 +232,7 @@ def _flags(options: Mapping[str, Any], ignored: dict[str, Any]) -> None:
             ignored[name] = True
     if fill_time is not None:
         ignored["fill_time"] = fill_time
+    ignored |= {name: options[name] for name in ("efile_prefix", "virtual_prefix") if options.get(name)}
 
 
 def warn_of_storage(ignored: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -257,6 +258,8 @@ def chunks_of(node: DatasetNode) -> Shape | None:
     chunks = node.ignored.get("chunks")
     if chunks is not None:
         return tuple(chunks)
+    if node.away is not None:
+        return None
     if node.maxshape is not None and node.shape is not None:
         return guess_chunks(node.shape, node.maxshape, node.element.itemsize)
     return None
@@ -349,25 +352,29 @@ class Storage:
         return tuple(filters_of(self._node))
 
     @property
-    def external(self) -> None:
-        """None: data are never in other files."""
-        self._id.check()
+    def external(self) -> list[tuple[str, int, int]] | None:
+        """Name, offset and size of each raw file that holds a part of the data; None if they are in this file."""
+        oid: Any = self._id
+        return None if oid.check_node().away is None else oid.external()
 
     @property
     def is_virtual(self) -> bool:
-        """False."""
-        self._id.check()
-        return False
+        """Whether the data are those of other datasets; see `Group.create_virtual_dataset`."""
+        away = self._node.away
+        return away is not None and away.sources is not None
 
-    def virtual_sources(self) -> Any:
-        """Not for this dataset.
+    def virtual_sources(self) -> list[Any]:
+        """What a virtual dataset is made of: ``vspace``, ``file_name``, ``dset_name`` and ``src_space`` of each source.
 
         Raises
         ------
         RuntimeError
-            Always.
+            It is not virtual.
         """
-        raise OperationError("Not a virtual dataset")
+        oid: Any = self._id
+        if not self.is_virtual:
+            raise OperationError("Not a virtual dataset")
+        return oid.sources()  # type: ignore[no-any-return]
 
     def iter_chunks(self, sel: Any = None) -> Iterator[tuple[slice, ...]]:
         """The pieces of `chunks` that cover the dataset, or the selection, as tuples of slices.

@@ -14,14 +14,16 @@ Rules
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnc_vol.api import paths
-from pnc_vol.api.ids import ObjectID
+from pnc_vol.api.ids import Handle, ObjectID
 from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink, class_of
 from pnc_vol.errors import DefinitionError, FormatError, NotFoundError, OperationError
 from pnc_vol.mapping.dtypes import element_for
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from pnc_vol.api.group import Group
     from pnc_vol.settings.options import Options
 
-__all__ = ["expander", "follow", "link_at", "make_link", "moved_link", "remove"]
+__all__ = [
+    "expander", "follow", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places", "remove", "why_not",
+]  # fmt: skip
 
 
 _STEPS: ContextVar[int] = ContextVar("_STEPS", default=0)
@@ -152,42 +156,80 @@ def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None, swmr:
         No such file, or no such object in it.
     """
     mode, swmr = access(oid, mode, swmr)
-    steps = _STEPS.get()
-    if steps == MOST_STEPS:
-        raise NotFoundError(
-            f"Unable to open the external link to {outside.filename!r}: it is link number {steps} from file to file; "
-            "the links form a circle"
-        )
-    token = _STEPS.set(steps + 1)
-    try:
+    with one_step() as allowed:
+        if not allowed:
+            raise NotFoundError(
+                f"Unable to open the external link to {outside.filename!r}: it is link number {MOST_STEPS} from file "
+                "to file; the links form a circle"
+            )
         return _followed(oid, outside, mode, swmr and mode == "r")
+
+
+@contextlib.contextmanager
+def one_step() -> Iterator[bool]:
+    """Inside it, what a file names is being read; whether it is one of at most `MOST_STEPS`, one out of another."""
+    token = _STEPS.set(_STEPS.get() + 1)
+    try:
+        yield _STEPS.get() <= MOST_STEPS
     finally:
         _STEPS.reset(token)
 
 
 def _followed(oid: ObjectID, outside: paths.Outside, mode: str, swmr: bool) -> HLObject:
-    handle, filename = oid.handle, outside.filename
+    file, problem = open_other(oid, outside.filename, mode, swmr)
+    if file is None:
+        why = why_not(problem, oid.handle.session.options)
+        raise NotFoundError(f"Unable to open the external link to {outside.filename!r}: {why}") from None
+    try:
+        return file[outside.path or "/"]  # type: ignore[no-any-return]
+    except BaseException:
+        if file.id.handle is not oid.handle:
+            file.close()
+        raise
+
+
+def open_other(
+    oid: ObjectID, filename: str, mode: str, swmr: bool = False, prefix: str = ""
+) -> tuple[Any, Exception | None]:
+    """Open a file that a file names, by the rules of external links.
+
+    Parameters
+    ----------
+    prefix : str, a folder to look in first.
+
+    Returns
+    -------
+    file : File, or None
+    problem : why it cannot be opened, None if links may not lead there.
+    """
+    handle = oid.handle
     file_class, options = class_of("file"), handle.session.options
-    beside = os.path.join(os.path.dirname(handle.real), filename)
     problem: Exception | None = None
-    for path in dict.fromkeys((beside, filename)):
-        real = options.system.realpath(path)
+    for path, real in places(handle, filename, prefix):
         if handle.session.comm.size > 1 and real == handle.real:
             # one rank alone may follow a link, and could not open the file that all share
-            return file_class(oid)[outside.path or "/"]  # type: ignore[no-any-return]
-        if options.external_links == "none" or (options.external_links == "below" and not _below(real, handle.real)):
+            return file_class(oid), None
+        if not may_open(real, handle):
             continue
         try:
-            file = file_class(path, mode, swmr=swmr, external_links=options.external_links)
+            return file_class(path, mode, swmr=swmr, external_links=options.external_links), None
         except OSError as error:
             problem = error if problem is None or isinstance(problem, FileNotFoundError) else problem
-            continue
-        try:
-            return file[outside.path or "/"]  # type: ignore[no-any-return]
-        except BaseException:
-            file.close()
-            raise
-    raise NotFoundError(f"Unable to open the external link to {filename!r}: {_why_not(problem, options)}") from None
+    return None, problem
+
+
+def places(handle: Handle, filename: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Where a file that a file names may be, and the same without symbolic links."""
+    folder = os.path.dirname(handle.real)
+    first = [os.path.join(prefix.replace("${ORIGIN}", folder), filename)] if prefix else []
+    for path in dict.fromkeys((*first, os.path.join(folder, filename), filename)):
+        yield path, handle.session.options.system.realpath(path)
+
+
+def may_open(real: str, handle: Handle) -> bool:
+    """Whether a file may name that one; see the option ``external_links``."""
+    allowed = handle.session.options.external_links
+    return allowed == "any" or (allowed == "below" and _below(real, handle.real))
 
 
 def _below(path: str, file: str) -> bool:
@@ -196,7 +238,7 @@ def _below(path: str, file: str) -> bool:
     return os.path.commonpath((folder, path)) == folder
 
 
-def _why_not(problem: Exception | None, options: Options) -> str:
+def why_not(problem: Exception | None, options: Options) -> str:
     """What is wrong with a link, without a byte of the file that it leads to."""
     if problem is None:
         if options.external_links == "none":

@@ -10,6 +10,8 @@ Rules
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -31,7 +33,9 @@ __all__ = [
     "CLASSES",
     "INDEXED",
     "TRACKED",
+    "AccessProperties",
     "CreationProperties",
+    "ElsewhereProperties",
     "GroupProperties",
     "Space",
     "StoredType",
@@ -220,8 +224,78 @@ class CreationProperties:
         return ("alloc", "never", "ifset").index(self.fill_time)
 
     def get_external_count(self) -> int:
-        """0: data are never in other files."""
+        """How many raw files hold the data."""
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class ElsewhereProperties(CreationProperties):
+    """The creation properties of a dataset whose data live elsewhere.
+
+    raw : list of (name, offset, size), or None.
+    maps : list of VDSmap
+    """
+
+    raw: list[tuple[str, int, int]] | None = None
+    maps: Sequence[Any] = ()
+
+    def get_layout(self) -> int:
+        """``h5d.VIRTUAL`` or ``CONTIGUOUS``."""
+        return 3 if self.raw is None else 1
+
+    def get_external_count(self) -> int:
+        """How many raw files hold the data."""
+        return len(self.raw or ())
+
+    def get_external(self, index: int = 0) -> tuple[bytes, int, int]:
+        """Name, offset and size of a raw file."""
+        name, offset, size = (self.raw or [])[index]
+        return name.encode("utf-8", "surrogateescape"), offset, size
+
+    def get_virtual_count(self) -> int:
+        """How many sources there are."""
+        return len(self.maps)
+
+    def get_virtual_filename(self, index: int = 0) -> str:
+        """The file of a source."""
+        return str(self.maps[index].file_name)
+
+    def get_virtual_dsetname(self, index: int = 0) -> str:
+        """The path of a source in its file."""
+        return str(self.maps[index].dset_name)
+
+    def get_virtual_vspace(self, index: int = 0) -> Space:
+        """The elements that show a source."""
+        return self.maps[index].vspace  # type: ignore[no-any-return]
+
+    def get_virtual_srcspace(self, index: int = 0) -> Space:
+        """The elements of a source that are shown."""
+        return self.maps[index].src_space  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessProperties:
+    """The access properties that were given for a dataset in this process: folders to look for other files in.
+
+    given : mapping of keyword of ``create_dataset`` to folder.
+    folder : str, of the file.
+    """
+
+    given: Mapping[str, Any]
+    folder: str
+
+    def _prefix(self, key: str) -> bytes:
+        found = self.given.get(key, "")
+        text = found if isinstance(found, str) else os.fsdecode(found)
+        return os.fsencode(text.replace("${ORIGIN}", self.folder))
+
+    def get_efile_prefix(self) -> bytes:
+        """Where raw files are looked for first."""
+        return self._prefix("efile_prefix")
+
+    def get_virtual_prefix(self) -> bytes:
+        """Where files of virtual datasets are looked for first."""
+        return self._prefix("virtual_prefix")
 
 
 @dataclass(frozen=True, slots=True)

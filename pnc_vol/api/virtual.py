@@ -1,29 +1,107 @@
-"""h5py's plans for virtual datasets: which part of which dataset goes where. They can be made, not stored.
+"""Virtual datasets: which part of which dataset goes where, and the dataset in a file that is made of that plan.
 
-Knows: shapes and selections. Does not know: files; it is `Group.create_virtual_dataset` that refuses.
+Knows: shapes and selections, h5py's classes. Does not know: how sources are read (`virtual_data`), raw files (`raw_files`).
 
 Rules
 -----
 1. What h5py refuses while a plan is made is refused here, so that a program fails where it would fail with h5py.
+2. A source is not looked at when a virtual dataset is made: it may come into being later, or never.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from typing import Any
+import os
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api import paths
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.module import UNLIMITED
-from pnc_vol.errors import ConversionError, OperationError, SelectionValueError
+from pnc_vol.api.objects import wrap
+from pnc_vol.api.storage_info import Space
+from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, OperationError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
+from pnc_vol.mapping.elsewhere import Elsewhere, Evenly, Region, Source, add_elsewhere, element_of, problem
 
-__all__ = ["VirtualLayout", "VirtualSource"]
+if TYPE_CHECKING:
+    from pnc_vol.api.group import Group
+
+__all__ = ["VDSmap", "VirtualLayout", "VirtualSource", "building", "make_virtual", "maps_of"]
 
 Shape = tuple[int, ...]
 Limits = tuple[int | None, ...]
+
+
+class RegionSpace(Space):
+    """The elements of a region, as h5py's dataspaces show them.
+
+    region : Region
+    """
+
+    def __init__(self, region: Region) -> None:
+        super().__init__(region.shape, region.shape)
+        object.__setattr__(self, "region", region)
+
+    region: Region
+
+    def get_regular_hyperslab(self) -> tuple[Shape, Shape, Shape, Shape]:
+        """Start, stride, count and block of each axis; a count of ``UNLIMITED`` has no limit.
+
+        Raises
+        ------
+        ValueError
+            Lists of indices are no such hyperslab.
+        """
+        if not self.is_regular_hyperslab():
+            raise ValueError("Not a regular hyperslab selection")
+        rows = [(a.start, a.stride, UNLIMITED if a.count is None else a.count, a.block) for a in self._evenly()]
+        start, stride, count, block = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return start, stride, count, block
+
+    def _evenly(self) -> list[Evenly]:
+        return [along for along in self.region.axes if isinstance(along, Evenly)]
+
+    def is_regular_hyperslab(self) -> bool:
+        """Whether the elements along each axis are evenly spaced blocks."""
+        return len(self._evenly()) == len(self.region.axes)
+
+    def get_select_type(self) -> int:
+        """``h5s.SEL_HYPERSLABS``."""
+        return 2
+
+    def get_select_npoints(self) -> int:
+        """How many elements there are; an unlimited selection has those of one block."""
+        return prod(self.region.counts())
+
+    def get_select_bounds(self) -> tuple[Shape, Shape]:
+        """The first and the last element along each axis."""
+        ends = self.region.ends()
+        first = [along.start if isinstance(along, Evenly) else along[0] for along in self.region.axes]
+        return tuple(first), tuple(max(end - 1, low) for end, low in zip(ends, first, strict=True))
+
+
+class VDSmap(NamedTuple):
+    """A part of a virtual dataset and what it shows.
+
+    vspace, src_space : RegionSpace, the elements of the virtual dataset, and those of the source.
+    file_name, dset_name : str, the source.
+    """
+
+    vspace: RegionSpace
+    file_name: str
+    dset_name: str
+    src_space: RegionSpace
+
+
+def maps_of(away: Elsewhere) -> list[VDSmap]:
+    """What ``ds.virtual_sources()`` gives."""
+    return [VDSmap(RegionSpace(to), file, name, RegionSpace(of)) for to, file, name, of in away.sources or ()]
 
 
 def _limits(value: int | Limits) -> Shape:
@@ -32,7 +110,7 @@ def _limits(value: int | Limits) -> Shape:
 
 
 class VirtualSource:
-    """A dataset, or a part of one, that a virtual dataset would show.
+    """A dataset, or a part of one, that a virtual dataset shows.
 
     Parameters
     ----------
@@ -84,6 +162,7 @@ class VirtualSource:
             self._whole = (shape,) if isinstance(shape, int) else tuple(shape or ())
             self.maxshape = self._whole if maxshape is None else _limits(maxshape)
         self.selection: Selection | None = None
+        self._key: Any = ()
 
     @property
     def shape(self) -> Shape:
@@ -101,12 +180,16 @@ class VirtualSource:
         if self.selection is not None:
             raise OperationError("VirtualSource objects can only be sliced once")
         part = copy.copy(self)
-        part.selection = select(self._whole, key)
+        part.selection, part._key = select(self._whole, key), key
         return part
+
+    def region(self) -> Region:
+        """The elements that are shown."""
+        return _region(self._whole, self._key)
 
 
 class VirtualLayout:
-    """Which sources a virtual dataset would be made of.
+    """Which sources a virtual dataset is made of.
 
     Parameters
     ----------
@@ -114,6 +197,7 @@ class VirtualLayout:
     dtype : dtype-like
     maxshape : int or tuple of int or None, optional
     filename : str, optional
+        The file that the dataset will be in, if it is known: sources in it are noted as ``"."``.
 
     Examples
     --------
@@ -128,13 +212,13 @@ class VirtualLayout:
         shape: int | Shape,
         dtype: npt.DTypeLike,
         maxshape: int | Limits | None = None,
-        filename: str | None = None,
+        filename: Any = None,
     ) -> None:
         self.shape: Shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.dtype = np.dtype(dtype)
+        self.dtype = getattr(dtype, "dtype", None) or np.dtype(dtype)
         self.maxshape = (maxshape,) if isinstance(maxshape, int) else maxshape
-        self.sources: list[tuple[Selection, VirtualSource]] = []
-        self._filename = filename
+        self.sources: list[Source] = []
+        self._filename = None if filename is None else os.fsdecode(filename)
 
     def __setitem__(self, key: Any, source: VirtualSource) -> None:
         """Say what is shown where.
@@ -142,11 +226,151 @@ class VirtualLayout:
         Raises
         ------
         ValueError
-            The shapes differ.
+            The selections have a different number of elements, or are such as no virtual dataset has.
         """
-        where = select(self.shape, key)
-        if int(np.prod(where.result_shape, dtype=object)) != int(np.prod(source.shape, dtype=object)):
-            raise SelectionValueError(
-                f"a source of shape {source.shape} does not fit a selection of shape {where.result_shape}"
-            )
-        self.sources.append((where, source))
+        file = os.fsdecode(source.path)
+        file = "." if self._filename is not None and file == self._filename else file
+        made = Source(_region(self.shape, key), file, str(source.name), source.region())
+        wrong = problem(made, self.shape)
+        if wrong:
+            raise SelectionValueError(f"Invalid mapping selections: {wrong}")
+        self.sources.append(made)
+
+    def sources_in(self, filename: str) -> tuple[Source, ...]:
+        """The sources of a dataset in that file.
+
+        Raises
+        ------
+        ValueError
+            Another file was named when the layout was made.
+        """
+        if self._filename is not None and self._filename != filename:
+            raise DefinitionError(f"the layout was made for the file {self._filename!r}, not for {filename!r}")
+        return tuple(one._replace(file="." if one.file == filename else one.file) for one in self.sources)
+
+
+def _region(shape: Shape, key: Any) -> Region:
+    """The elements that an index selects; a slice that ends at ``UNLIMITED`` has no end."""
+    chosen = select(shape, key)
+    if chosen.listed is not None:
+        raise SelectionValueError(
+            "Invalid mapping selections: masks, points, and lists that are not increasing have no place in a virtual "
+            "dataset; use slices, and one increasing list"
+        )
+    axes: list[Any] = []
+    for axis in range(len(shape)):
+        start, stride, count = chosen.start[axis], chosen.stride[axis], chosen.count[axis]
+        if axis == chosen.axis and chosen.index is not None:
+            axes.append(tuple(chosen.index.tolist()))
+        elif stride == 1:
+            axes.append(Evenly(start, 1, 1, count) if count else ())
+        else:
+            axes.append(Evenly(start, stride, count, 1))
+    for axis in _endless(shape, key):
+        step = chosen.stride[axis] if chosen.count[axis] > 1 else _step(key, axis, len(shape))
+        axes[axis] = Evenly(chosen.start[axis], step, None, 1)
+    return Region(shape, tuple(axes))
+
+
+def _by_axis(key: Any, rank: int) -> list[Any]:
+    """What an index says of each axis."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    at = next((i for i, part in enumerate(parts) if part is Ellipsis), None)
+    if at is not None:
+        parts[at : at + 1] = [slice(None)] * (rank - len(parts) + 1)
+    return parts + [slice(None)] * (rank - len(parts))
+
+
+def _endless(shape: Shape, key: Any) -> list[int]:
+    return [
+        axis
+        for axis, part in enumerate(_by_axis(key, len(shape)))
+        if isinstance(part, slice) and isinstance(part.stop, (int, np.integer)) and part.stop == UNLIMITED
+    ]
+
+
+def _step(key: Any, axis: int, rank: int) -> int:
+    step = _by_axis(key, rank)[axis].step
+    return 1 if step is None else int(step)
+
+
+# -------------------------------------------------------------------------------------------------- making
+
+
+@contextlib.contextmanager
+def building(
+    group: Group, name: Any, shape: Any, dtype: Any, maxshape: Any = None, fillvalue: Any = None
+) -> Iterator[VirtualLayout]:
+    """A layout whose dataset is made at the end of the ``with`` block."""
+    layout = VirtualLayout(shape, dtype, maxshape, group.file.filename)
+    yield layout
+    make_virtual(group, name, layout, fillvalue)
+
+
+def make_virtual(group: Group, name: Any, layout: VirtualLayout, fillvalue: Any) -> Dataset:
+    """Make a virtual dataset; see `Group.create_virtual_dataset`."""
+    if not isinstance(layout, VirtualLayout):
+        raise TypeError(f"a VirtualLayout is needed, not {layout!r}")
+    sources = layout.sources_in(group.file.filename)
+    limits = layout.maxshape
+    if limits is not None:
+        limits = tuple(limits)
+        if len(limits) != len(layout.shape):
+            raise DefinitionError("'maxshape' must have same rank as the shape of the layout")
+        if any(limit is not None and limit < n for limit, n in zip(limits, layout.shape, strict=True)):
+            raise DefinitionError(f"maxshape={limits} is smaller than shape={layout.shape}")
+    element = element_of(layout.dtype)
+    fill = fill_bytes(fillvalue, element.dtype)
+    return make(group, name, element, limits, Elsewhere(layout.shape, fill, sources), {})
+
+
+def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes | None:
+    """A fill value as one element in memory.
+
+    Raises
+    ------
+    ValueError
+        Not one value.
+    NotYetError
+        Of objects: texts, arrays of varying length, references.
+    """
+    if value is None:
+        return None
+    if dtype.hasobject:
+        raise NotYetError(f"fillvalue={value!r}: {dtype!r} has none here; leave fillvalue= out")
+    found = np.asarray(value).astype(dtype)
+    if found.shape != ():
+        raise DefinitionError(f"fillvalue={value!r}: one value is needed")
+    return found.tobytes()
+
+
+def make(
+    group: Group, name: Any, element: Any, limits: Limits | None, away: Elsewhere, prefixes: dict[str, str]
+) -> Dataset:
+    """Make a dataset whose data live elsewhere.
+
+    Raises
+    ------
+    NotYetError
+        A type, a file or a layout of files that cannot have such datasets.
+    """
+    session = group._check()
+    if element.dtype.subdtype is not None:
+        raise NotYetError(f"{element.dtype!r}: an array type cannot live elsewhere; give the shape of the arrays")
+    with session.lock:
+        session.check_open()
+        if session.options.layout not in ("", "canonical") or session.file_set is not None:
+            raise NotYetError("layout='blob' has no virtual or external datasets; create the file without layout=")
+        where = None if name is None else paths.slot(group.id.node, name, "create dataset")
+        if where is not None:
+            where.check_free("create dataset")
+        group.id.handle.check_writable("create dataset")
+        tree, first = session.defs.tree, session.defs.tree.next_uid
+        try:
+            above = None if where is None else where.open()
+            node = add_elsewhere(tree, above, "" if where is None else where.leaf, element, limits, away)
+            node.prefixes = prefixes
+        except BaseException:
+            tree.take_back(first, None if where is None else where.group, "" if where is None else where.first_new)
+            raise
+        return group._named(wrap(group.id.handle, node), name)  # type: ignore[no-any-return]

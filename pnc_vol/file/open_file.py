@@ -111,6 +111,8 @@ class OpenFile(Session):
 
     def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
         """Post a write without a copy where that is possible; `values` must not change until it is complete."""
+        if node.away is not None:
+            raise composite_values.elsewhere(node, "written")
         if node.element.kind == "composite":
             raise NotYetError(
                 f"iput: the elements of {node.path!r} are stored in several variables, which one request cannot write; "

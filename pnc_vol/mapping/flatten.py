@@ -267,8 +267,9 @@ def _marker_of(node: DatasetNode, visible: tuple[int, ...], book: DimBook, numre
     elif node.maxshape is not None and node.is_record and node.shape and node.shape[0] != numrecs:
         marker["len"] = node.shape[0]
     limits = node.maxshape
-    if limits is not None and node.shape is not None and not (node.is_record and limits[1:] == node.shape[1:]):
-        marker["max"] = list(limits)
+    if limits is not None and node.shape is not None:
+        if node.away is not None or not (node.is_record and limits[1:] == node.shape[1:]):
+            marker["max"] = list(limits)
     if "track_order" in node.ignored:
         marker["track"] = True
     if owner is None:
@@ -277,6 +278,9 @@ def _marker_of(node: DatasetNode, visible: tuple[int, ...], book: DimBook, numre
 
 
 def _describe_placeholder(node: DatasetNode, marker: dict[str, Any]) -> None:
+    if node.away is not None:
+        node.describe(marker)  # type: ignore[attr-defined]
+        return
     if node.shape is None:
         marker["null"] = True
         return

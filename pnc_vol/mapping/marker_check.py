@@ -28,7 +28,7 @@ __all__ = ["ATTRIBUTE_KEYS", "FILE_KEYS", "VARIABLE_KEYS", "examine", "warning"]
 
 VARIABLE_KEYS = frozenset((
     "path", "type", "dtype", "parts", "track", "loose", "part", "max", "encoding", "order", "enum", "own", "shape",
-    "record", "null", "len", "scale", "labels", "scales", "fill", "attrs",
+    "record", "null", "len", "scale", "labels", "scales", "fill", "attrs", "elsewhere",
 ))  # fmt: skip
 FILE_KEYS = frozenset(("version", "groups", "attrs", "links", "listed", "layout"))
 ATTRIBUTE_KEYS = frozenset(

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Attr, Dim
@@ -25,7 +25,10 @@ from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.names import DEEPEST
 
-__all__ = ["NAMELESS", "Axis", "Changes", "DatasetNode", "FileDims", "GroupNode", "Node", "Tree", "walk"]
+__all__ = [
+    "NAMELESS", "NO_PARTS", "Axis", "Changes", "DatasetNode", "FileDims", "GroupNode", "Limits", "Node", "Shape", "Tree",
+    "walk",
+]  # fmt: skip
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -138,8 +141,10 @@ class DatasetNode(Node):
     cdf_name : str, name of the variable once it has one.
     ignored : storage options of HDF5 that have no effect here and are remembered (chunks, compression...).
     parts : Parts, the variables of a dataset that takes several (`mapping.composite`), which no group has; mostly none.
+    away : where the data are, if they are not in this file (`mapping.elsewhere`); None of all but a few.
     """
 
+    away: ClassVar[Any] = None
     uid: int
     element: Element
     shape: tuple[int, ...] | None

@@ -20,6 +20,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.format.model import Attr, Header, Var
+from pnc_vol.format.types import BYTE
 from pnc_vol.late import late
 from pnc_vol.mapping.attribute_owners import fill_of, share_attrs, shown_attrs
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
@@ -31,10 +32,11 @@ from pnc_vol.mapping.tree import NAMELESS, DatasetNode, FileDims, GroupNode, Tre
 from pnc_vol.mapping.unread import Plan, Unread, attach_scales
 
 if TYPE_CHECKING:
-    from pnc_vol.mapping import composite_assembly, links
+    from pnc_vol.mapping import composite_assembly, elsewhere, links
 else:
-    # Few files have compounds or links.
+    # Few files have compounds, links, or data of other files.
     composite_assembly, links = late("pnc_vol.mapping.composite_assembly"), late("pnc_vol.mapping.links")
+    elsewhere = late("pnc_vol.mapping.elsewhere")
 
 __all__ = ["from_header"]
 
@@ -216,6 +218,8 @@ class _Reader:
         tree = self.tree
         special = self._is_special(attrs)
         marker = self._marker_of(f"variable {shown(name)}", attrs) if special else NO_MARKERS
+        if "elsewhere" in marker and self._read_elsewhere(uid, var, marker):
+            return
         key: Any = _plan_key(var, marker) if special else (code, dims)
         fill = None
         plan = self.plans.get(key)
@@ -260,6 +264,25 @@ class _Reader:
             self.unnamed_scales.append(node)
         if scale is not None and node.scale is not None and not node.is_placeholder:
             self.coordinates.setdefault(visible[0], node)
+
+    def _read_elsewhere(self, uid: int, var: Var, marker: Marker) -> bool:
+        """Add the dataset of a variable whose data live elsewhere; False if it has data."""
+        node = elsewhere.read_marker(self.tree, uid, var.name, marker) if (var.dims, var.type) == ((), BYTE) else None
+        if node is None:
+            self.findings.append(
+                f"variable {shown(var.name)}: elsewhere of its marker does not fit; it is shown as a plain variable"
+            )
+            return False
+        node.known_attrs = shown_attrs(var, node.element, marker, self.findings)
+        if marker.get("track") is True:
+            node.ignored = {"track_order": True}
+        if "scale" in marker and is_text(marker["scale"]):
+            node.scale = marker["scale"]
+        self.tree.datasets[uid] = node
+        self.axes.append((node, ()))
+        self.marked.append((node, marker))
+        self._hang_or_keep(node, marker)
+        return True
 
     def _hang_or_keep(self, node: DatasetNode, marker: Marker) -> None:
         """Add a dataset to the tree, unless it is a part of another one."""

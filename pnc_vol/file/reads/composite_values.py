@@ -34,7 +34,7 @@ from pnc_vol.mapping.special import Dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_once
 
-__all__ = ["keep_unflushed", "post_rows", "read", "region_of", "reshaped", "restore", "write"]
+__all__ = ["elsewhere", "keep_unflushed", "post_rows", "read", "region_of", "reshaped", "restore", "write"]
 
 Array = npt.NDArray[Any]
 
@@ -58,6 +58,8 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
         Arrays of varying length, in a file that several ranks share.
     """
     dtype = node.element.dtype
+    if node.away is not None:
+        raise elsewhere(node, "written")
     if dtype.names is not None:
         _write_fields(session, node, selection, values, fields)
     elif is_ragged(dtype):
@@ -117,6 +119,8 @@ def deeper(selection: Selection, inner: tuple[int, ...]) -> Selection:
 def read(session: Session, node: DatasetNode, selection: Selection, fields: tuple[str, ...] = ()) -> Array:
     """The values of a selection; of a compound only `fields`, if some are given."""
     dtype = node.element.dtype
+    if node.away is not None:
+        raise elsewhere(node, "read")
     if dtype.names is not None:
         wanted = np.dtype([(name, dtype[name]) for name in fields]) if fields else dtype
         made = np.zeros(selection.result_shape, wanted)
@@ -129,6 +133,14 @@ def read(session: Session, node: DatasetNode, selection: Selection, fields: tupl
     if dtype.subdtype is not None:
         return np.asarray(session.read(node.parts["values"], deeper(selection, dtype.subdtype[1])))
     return _read_references(session, node, selection)
+
+
+def elsewhere(node: DatasetNode, what: str) -> NotYetError:
+    """The data are in no variable of this file: `api` goes to where they are, in few operations."""
+    return NotYetError(
+        f"the data of {node.path!r} are in other datasets or raw files: they are {what} with ds[...] alone; "
+        "'pnc-vol repack --materialize' makes an ordinary dataset of it"
+    )
 
 
 def _read_references(session: Session, node: DatasetNode, selection: Selection) -> Array:

@@ -1,0 +1,453 @@
+"""Reading and writing virtual datasets, where their sources are.
+
+Knows: regions, how a source is opened (`linking`). Does not know: markers, how a plan is made (`virtual`).
+
+Rules
+-----
+1. Each read and write opens the sources that it touches, and closes them again: what another process did is seen.
+2. A source whose file or dataset is not there reads as the fill value. A file that may not be followed to, that is
+   damaged, or that is too small is an error: its values would be wrong without anybody noticing.
+3. Sources are read in the order in which they were defined, in pieces of `PIECE` bytes; a later one wins.
+4. A write goes to the sources at once, or nowhere: elements that no source has are an error before anything is written.
+5. A virtual dataset of virtual datasets is followed as often as links are (`linking.one_step`), so that a cycle ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pnc_vol.api import linking
+from pnc_vol.api.fill_values import fill_of
+from pnc_vol.api.ids import DatasetID
+from pnc_vol.api.objects import class_of
+from pnc_vol.errors import ConversionError, NotYetError, SourceError
+from pnc_vol.extents.model import Selection
+from pnc_vol.extents.place import numbers
+from pnc_vol.extents.selection import select
+from pnc_vol.mapping.composite import conform
+from pnc_vol.mapping.elsewhere import Evenly, Indices, Source, common
+
+__all__ = ["current_shape", "read", "write"]
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+PIECE = 32 << 20
+"""Bytes that are read of a source at a time."""
+
+
+class _Found(NamedTuple):
+    """A dataset of a source, opened.
+
+    source : Source
+    number : int, of the block that it is, of sources whose name has a number; else -1.
+    dataset : Dataset, ours or h5py's.
+    """
+
+    source: Source
+    number: int
+    dataset: Any
+
+
+class _Sources:
+    """The sources of a virtual dataset, each file opened once while this is in use."""
+
+    def __init__(self, oid: DatasetID, mode: str) -> None:
+        self.oid, self.mode = oid, mode
+        self.node: Any = oid.node
+        self.files: dict[str, Any] = {}
+        self.closing = contextlib.ExitStack()
+
+    def __enter__(self) -> _Sources:
+        self.closing.enter_context(self._as_step())
+        return self
+
+    @contextlib.contextmanager
+    def _as_step(self) -> Iterator[None]:
+        with linking.one_step() as allowed:
+            if not allowed:
+                raise SourceError(
+                    f"{self.node.path!r}: virtual datasets lead from one to the next too often; they form a circle"
+                )
+            yield
+
+    def __exit__(self, *error: object) -> None:
+        self.closing.close()
+
+    def dataset(self, file: str, name: str) -> Any:
+        """The dataset of that name; None if it is not there."""
+        if file not in self.files:
+            self.files[file] = self._file(file)
+        opened = self.files[file]
+        try:
+            found = None if opened is None else opened[name]
+        except KeyError:
+            return None
+        if not hasattr(found, "shape"):
+            return None
+        return found
+
+    def _file(self, name: str) -> Any:
+        """The file of that name; None if there is none."""
+        handle = self.oid.handle
+        if name == ".":
+            return class_of("file")(self.oid)
+        if self.mode == "r+" and handle.session.comm.size > 1:
+            raise NotYetError(
+                f"{self.node.path!r}: ranks that share a file cannot write to its sources in other files; "
+                "write to the sources themselves"
+            )
+        prefix = self.node.prefixes.get("virtual_prefix", "")
+        found, wrong = linking.open_other(self.oid, name, self.mode, prefix=prefix)
+        if found is None:
+            if isinstance(wrong, FileNotFoundError):
+                return None
+            why = linking.why_not(wrong, handle.session.options)
+            raise SourceError(f"{self.node.path!r}: its source {name!r} cannot be opened: {why}") from None
+        if getattr(found.id, "handle", None) is not handle:
+            self.closing.callback(found.close)
+        return found
+
+    def found(self, shape: Shape) -> Iterator[_Found]:
+        """The sources that are there."""
+        for source in self.node.away.sources:
+            if not source.is_numbered:
+                dataset = self.dataset(source.file, _plain(source.name) if "%" in source.name else source.name)
+                if dataset is not None:
+                    yield _Found(source, -1, dataset)
+                continue
+            along = source.to.axes[source.to.unlimited]
+            for number in range(along.whole(shape[source.to.unlimited])):
+                dataset = self.numbered(source, number)
+                if dataset is not None:
+                    yield _Found(source, number, dataset)
+
+    def numbered(self, source: Source, number: int) -> Any:
+        return self.dataset(_with_number(source.file, number), _with_number(source.name, number))
+
+
+def _with_number(name: str, number: int) -> str:
+    """A name with the number of a block in the place of ``%b``; ``%%`` is a percent sign, as in HDF5."""
+    return re.sub("%[b%]", lambda found: str(number) if found[0] == "%b" else "%", name)
+
+
+def _plain(name: str) -> str:
+    return name.replace("%%", "%") if "%b" not in name else name
+
+
+def current_shape(oid: DatasetID) -> Shape:
+    """The shape that a virtual dataset has by its sources: that of an unlimited one is as long as they are."""
+    node: Any = oid.node
+    away = node.away
+    shape = list(away.shape)
+    endless = {one.to.unlimited for one in away.sources} - {-1}
+    if not endless:
+        return tuple(shape)
+    with _Sources(oid, "r") as sources:
+        for axis in endless:
+            shape[axis] = max(_end(sources, one, axis) for one in away.sources)
+            limit = (node.maxshape or away.shape)[axis]
+            if limit is not None:
+                shape[axis] = min(shape[axis], limit)
+    return tuple(shape)
+
+
+def _end(sources: _Sources, source: Source, axis: int) -> int:
+    """How long an axis is at least, by one source."""
+    if source.to.unlimited != axis:
+        return source.to.ends()[axis]
+    along: Any = source.to.axes[axis]
+    if source.is_numbered:
+        count = 0
+        while sources.numbered(source, count) is not None:
+            count += 1
+        return int(along.end(count))
+    dataset = sources.dataset(source.file, source.name)
+    return 0 if dataset is None else int(along.end(_blocks(source, dataset)))
+
+
+def _blocks(source: Source, dataset: Any) -> int:
+    """Blocks of a source without limit."""
+    along = source.of.axes[source.of.unlimited]
+    assert isinstance(along, Evenly)
+    return along.whole(dataset.shape[source.of.unlimited])
+
+
+# ----------------------------------------------------------------------------------------------- elements
+
+
+class _Piece(NamedTuple):
+    """Elements that are asked for, and where a source has them.
+
+    places : list of Indices, in what is read or written, along the axes of the virtual dataset.
+    ordinals : list of Indices, in the region of the virtual dataset.
+    to, of : list of Indices, that region, and that of the source.
+    """
+
+    places: list[Indices]
+    ordinals: list[Indices]
+    to: list[Indices]
+    of: list[Indices]
+
+
+def _asked(selection: Selection) -> list[Indices]:
+    """The indices of a selection along each axis."""
+    return [
+        selection.index
+        if axis == selection.axis and selection.index is not None
+        else range(start, start + count * step, step)
+        for axis, (start, count, step) in enumerate(
+            zip(selection.start, selection.count, selection.stride, strict=True)
+        )
+    ]
+
+
+def _piece(found: _Found, asked: list[Indices]) -> _Piece | None:
+    """What a source has of what is asked for; None if that is nothing."""
+    source, number, dataset = found
+    blocks = 0
+    if source.to.unlimited >= 0 and number < 0:
+        blocks = _blocks(source, dataset)
+    to, of = source.to.indices(blocks), source.of.indices(blocks)
+    if number >= 0:
+        along = source.to.axes[source.to.unlimited]
+        assert isinstance(along, Evenly)
+        first = along.start + number * along.stride
+        to[source.to.unlimited] = range(first, first + along.block)
+    places: list[Indices] = []
+    ordinals: list[Indices] = []
+    for wanted, there in zip(asked, to, strict=True):
+        mine, its = common(wanted, there)
+        if not len(mine):
+            return None
+        places.append(mine)
+        ordinals.append(its)
+    ends = [int(part[-1]) + 1 if len(part) else 0 for part in of]
+    if len(ends) != len(dataset.shape) or any(end > n for end, n in zip(ends, dataset.shape, strict=True)):
+        raise SourceError(
+            f"the source {source.name!r} in {source.file!r} has shape {dataset.shape}, and elements up to "
+            f"{tuple(ends)} of it are shown"
+        )
+    return _Piece(places, ordinals, to, of)
+
+
+def _parts(piece: _Piece, itemsize: int) -> Iterator[_Piece]:
+    """A piece in parts of `PIECE` bytes."""
+    counts = [len(part) for part in piece.places]
+    axis = next((i for i, n in enumerate(counts) if n > 1), -1)
+    rest = itemsize * prod(counts[axis + 1 :])
+    step = max(1, PIECE // max(1, rest))
+    if axis < 0 or counts[axis] <= step:
+        yield piece
+        return
+    for low in range(0, counts[axis], step):
+        places, ordinals = list(piece.places), list(piece.ordinals)
+        places[axis], ordinals[axis] = places[axis][low : low + step], ordinals[axis][low : low + step]
+        part = piece._replace(places=places, ordinals=ordinals)
+        # A row may be larger than a piece.
+        yield from [part] if step > 1 or rest <= PIECE else _parts(part, itemsize)
+
+
+def _taken(along: Indices, ordinals: Indices) -> Indices:
+    """Some of the indices of an axis."""
+    if isinstance(along, range) and isinstance(ordinals, range):
+        return along[ordinals.start : ordinals.stop : ordinals.step] if len(ordinals) else range(0)
+    return np.asarray(along, np.int64)[_as_index(ordinals)]
+
+
+def _as_index(part: Indices) -> Any:
+    """What selects the elements along an axis of an array."""
+    return slice(part.start, part.stop, part.step) if isinstance(part, range) else part
+
+
+def _source_index(piece: _Piece) -> list[Indices] | None:
+    """The elements of the source along each of its axes; None if the regions have other axes than one another."""
+    mine = [axis for axis, part in enumerate(piece.to) if len(part) != 1]
+    its = [axis for axis, part in enumerate(piece.of) if len(part) != 1]
+    if [len(piece.to[axis]) for axis in mine] != [len(piece.of[axis]) for axis in its]:
+        return None
+    found = list(piece.of)
+    for axis, other in zip(mine, its, strict=True):
+        found[other] = _taken(piece.of[other], piece.ordinals[axis])
+    return found
+
+
+def _get(dataset: Any, wanted: Sequence[Indices]) -> Array:
+    """Elements of a source: slices and one list are read as they are, of any more lists what is between."""
+    keys: list[Any] = []
+    later: list[Any] = []
+    lists = 0
+    for part in wanted:
+        if isinstance(part, range):
+            keys.append(slice(part.start, part[-1] + 1, part.step))
+            later.append(slice(None))
+        elif lists == 0:
+            keys.append(part)
+            later.append(slice(None))
+            lists += 1
+        else:
+            keys.append(slice(int(part[0]), int(part[-1]) + 1))
+            later.append(part - part[0])
+    found = np.asarray(dataset[tuple(keys)])
+    for axis, index in enumerate(later):
+        if not isinstance(index, slice):
+            found = np.take(found, index, axis)
+    return found
+
+
+def _numbers(piece: _Piece) -> tuple[npt.NDArray[np.int64], ...]:
+    """The elements of the source, one by one, in the order of what is asked for."""
+    grid = np.ix_(*[np.asarray(part, np.int64) for part in piece.ordinals])
+    flat = np.ravel_multi_index(grid, [len(part) for part in piece.to]).ravel() if piece.to else np.zeros(1, np.int64)
+    there = np.unravel_index(flat, [len(part) for part in piece.of]) if piece.of else ()
+    return tuple(np.asarray(part, np.int64)[at] for part, at in zip(piece.of, there, strict=True))
+
+
+def _scattered(dataset: Any, elements: tuple[npt.NDArray[np.int64], ...]) -> Array:
+    if not elements:
+        return np.asarray(dataset[()]).reshape(1)
+    box = tuple(slice(int(part.min()), int(part.max()) + 1) for part in elements)
+    found = np.asarray(dataset[box])
+    return found[tuple(part - low.start for part, low in zip(elements, box, strict=True))]  # type: ignore[no-any-return]
+
+
+# --------------------------------------------------------------------------------------------- reading, writing
+
+
+def read(oid: DatasetID, selection: Selection) -> Array:
+    """The elements of a selection.
+
+    Raises
+    ------
+    SourceError
+        A source cannot be read, or may not be.
+    ConversionError
+        Its type does not convert.
+    """
+    node: Any = oid.node
+    if selection.listed is not None:
+        return _read_listed(oid, selection)
+    dtype = node.element.dtype
+    out = np.full(selection.count, fill_of(node) if not dtype.hasobject else None, dtype)
+    if dtype.hasobject and dtype.names is None:
+        out[...] = _empty(dtype)
+    if out.size:
+        asked = _asked(selection)
+        with _Sources(oid, "r") as sources:
+            for found in sources.found(node.shape):
+                whole = _piece(found, asked)
+                for piece in () if whole is None else _parts(whole, dtype.itemsize):
+                    _put(out, piece.places, _read_piece(found, piece, dtype))
+    return out.reshape(selection.result_shape)
+
+
+def _empty(dtype: np.dtype[Any]) -> Any:
+    """What objects are where there is no source."""
+    return b"" if (dtype.metadata or {}).get("vlen") in (str, bytes) else None
+
+
+def _read_piece(found: _Found, piece: _Piece, dtype: np.dtype[Any]) -> Array:
+    index = _source_index(piece)
+    if index is None:
+        values = _scattered(found.dataset, _numbers(piece))
+    else:
+        values = _get(found.dataset, index)
+    return _converted(values, dtype).reshape([len(part) for part in piece.places])
+
+
+def _put(out: Array, places: list[Indices], values: Array) -> None:
+    if all(isinstance(part, range) for part in places):
+        out[tuple(map(_as_index, places))] = values
+    else:
+        out[np.ix_(*[np.asarray(part, np.int64) for part in places])] = values
+
+
+def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
+    """What a source has, as the type of the virtual dataset; a number that is too large becomes the largest."""
+    source = values.dtype
+    if source == dtype:
+        return values
+    if dtype.names is not None or source.names is not None:
+        return conform(values, dtype) if dtype.names is not None else _refused(source, dtype)
+    if dtype.kind in "iu" and source.kind in "iuf":
+        limits = np.iinfo(dtype)
+        return np.clip(values, limits.min, limits.max).astype(dtype)
+    same = dtype.kind == source.kind or (source.kind in "biuf" and dtype.kind in "biufc")
+    if dtype.kind == "O" or source.kind == "O":
+        text = source.kind in "SO" and dtype.kind in "SO"
+        return values.astype(dtype) if text else _refused(source, dtype)
+    return values.astype(dtype) if same else _refused(source, dtype)
+
+
+def _refused(source: np.dtype[Any], dtype: np.dtype[Any]) -> Array:
+    raise ConversionError(f"Can't read {source!r} of a source as {dtype!r} (no conversion path)")
+
+
+def _read_listed(oid: DatasetID, selection: Selection) -> Array:
+    """Elements in any order: what is between the first and the last is read, row by row, and picked."""
+    node: Any = oid.node
+    shape, dtype = selection.shape, node.element.dtype
+    wanted = numbers(selection)
+    out = np.empty(wanted.size, dtype)
+    inner = prod(shape[1:])
+    step = max(1, PIECE // max(1, inner * dtype.itemsize))
+    rows = wanted // inner if inner else wanted
+    for first in np.unique(rows // step).tolist() if wanted.size else ():
+        low, high = first * step, min((first + 1) * step, shape[0])
+        mine = np.flatnonzero((rows >= low) & (rows < high))
+        block = read(oid, select(shape, slice(low, high)))
+        out[mine] = block.reshape(-1)[wanted[mine] - low * inner]
+    return out.reshape(selection.result_shape)
+
+
+def write(oid: DatasetID, selection: Selection, values: Any, fields: tuple[str, ...]) -> None:
+    """Write the elements of a selection to the sources.
+
+    Raises
+    ------
+    SourceError
+        Elements that no source has.
+    NotYetError
+        Single fields, or elements in any order.
+    """
+    node: Any = oid.node
+    if fields or selection.listed is not None:
+        what = "single fields" if fields else "masks and lists that are not increasing"
+        raise NotYetError(f"{node.path!r} is a virtual dataset: {what} cannot be written; write to its sources")
+    dtype = node.element.dtype
+    array = conform(values, dtype) if dtype.names is not None else np.asarray(values)
+    array = np.broadcast_to(array.reshape(selection.broadcast(array.shape)), selection.result_shape)
+    array = array.reshape(selection.count)
+    asked = _asked(selection)
+    if not array.size:
+        return
+    with _Sources(oid, "r+") as sources:
+        pieces = [(found, _piece(found, asked)) for found in sources.found(node.shape)]
+        if sum(prod(map(len, piece.places)) for _, piece in pieces if piece is not None) < array.size:
+            raise SourceError(
+                f"{node.path!r} is a virtual dataset, and no source has some of the elements to be written"
+            )
+        for found, whole in pieces:
+            for piece in () if whole is None else _parts(whole, array.dtype.itemsize):
+                _write_piece(found, piece, array[np.ix_(*[np.asarray(part, np.int64) for part in piece.places])])
+
+
+def _write_piece(found: _Found, piece: _Piece, values: Array) -> None:
+    index = _source_index(piece)
+    if index is None:
+        for at, value in zip(zip(*_numbers(piece), strict=True), values.ravel(), strict=True):
+            found.dataset[tuple(map(int, at))] = value
+        return
+    lists = [axis for axis, part in enumerate(index) if not isinstance(part, range)]
+    if len(lists) < 2:
+        keys = [slice(p.start, p[-1] + 1, p.step) if isinstance(p, range) else p for p in index]
+        found.dataset[tuple(keys)] = values.reshape([len(part) for part in index])
+        return
+    raise NotYetError(f"several lists at once cannot be written to {found.source.name!r}; write to it itself")
