@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
-from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, did_you_mean
+from pnc_vol.errors import ConversionError, DefinitionError, did_you_mean
 from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for
 from pnc_vol.mapping.special import is_empty

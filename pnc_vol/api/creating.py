@@ -314,7 +314,7 @@ class Creating(HLObject, MutableMappingHDF5):
             if not isinstance(found, Dataset):
                 raise TypeError(f"Incompatible object ({type(found).__name__}) already exists")
             if not kwds.keys().isdisjoint(("efile_prefix", "virtual_prefix")) and found._node.away is not None:
-                found._node.prefixes = {k: os.fsdecode(v) for k, v in kwds.items() if k.endswith("_prefix") and v}
+                elsewhere_ids.look_first_in(found, kwds)
             wanted = (shape,) if isinstance(shape, int) else shape
             if wanted != found.shape:
                 if "maxshape" not in kwds:
@@ -389,7 +389,7 @@ class Creating(HLObject, MutableMappingHDF5):
         ...     f.create_virtual_dataset("both", layout)[:, 1].tolist()
         [2, 5]
         """
-        return virtual.make_virtual(self, name, layout, fillvalue)  # type: ignore[arg-type, no-any-return]
+        return virtual.make_virtual(self, name, layout, fillvalue)  # type: ignore[arg-type]
 
     def build_virtual_dataset(
         self, name: Any, shape: Any, dtype: Any, maxshape: Any = None, fillvalue: Any = None
@@ -412,7 +412,7 @@ class Creating(HLObject, MutableMappingHDF5):
         ...     f["twice"][2:4].tolist()
         [3, 1]
         """
-        return virtual.building(self, name, shape, dtype, maxshape, fillvalue)  # type: ignore[arg-type, no-any-return]
+        return virtual.building(self, name, shape, dtype, maxshape, fillvalue)  # type: ignore[arg-type]
 
     def _make(self, slot: paths.Slot | None, plan: create.Plan) -> Dataset:
         session = self._id.handle.session

@@ -11,6 +11,8 @@ Rules
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from pnc_vol.api.storage_info import CreationProperties
     from pnc_vol.file.open_file import OpenFile
 
-__all__ = ["ElsewhereID", "make_external"]
+__all__ = ["ElsewhereID", "look_first_in", "make_external"]
 
 
 class ElsewhereID(DatasetID):
@@ -52,11 +54,16 @@ class ElsewhereID(DatasetID):
 
     def read(self, selection: Selection) -> npt.NDArray[Any]:
         """The elements of a selection."""
-        return (virtual_data if self.node.away.segments is None else raw_files).read(self, selection)
+        if self.node.away.segments is None:
+            return virtual_data.read(self, selection)
+        return raw_files.read(self, selection)
 
     def write(self, selection: Selection, values: Any, fields: tuple[str, ...]) -> None:
         """Write the elements of a selection, at once."""
-        (virtual_data if self.node.away.segments is None else raw_files).write(self, selection, values, fields)
+        if self.node.away.segments is None:
+            virtual_data.write(self, selection, values, fields)
+        else:
+            raw_files.write(self, selection, values, fields)
 
     def external(self) -> list[tuple[str, int, int]] | None:
         """What ``ds.external`` gives."""
@@ -100,8 +107,7 @@ def make_external(group: Group, name: Any, plan: create.Plan, external: Any, opt
     nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
     away = Elsewhere(shape, virtual.fill_bytes(options.get("fillvalue"), dtype), None, ())
     away = away._replace(segments=raw_files.segments_of(external, nbytes))
-    prefixes = {key: _text(options[key]) for key in ("efile_prefix",) if options.get(key)}
-    made = virtual.make(group, name, element_of(dtype), plan.maxshape, away, prefixes)
+    made = virtual.make(group, name, element_of(dtype), plan.maxshape, away, _prefixes(options))
     if "track_order" in plan.ignored:
         made.id.node.ignored = {"track_order": True}
     if plan.data is not None and plan.data.size:
@@ -109,5 +115,10 @@ def make_external(group: Group, name: Any, plan: create.Plan, external: Any, opt
     return made
 
 
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+def look_first_in(dataset: Any, options: Mapping[str, Any]) -> None:
+    """Look for the files of a dataset in the folders of these options first, in this process."""
+    dataset.id.node.prefixes = _prefixes(options)
+
+
+def _prefixes(options: Mapping[str, Any]) -> dict[str, str]:
+    return {key: os.fsdecode(options[key]) for key in ("efile_prefix", "virtual_prefix") if options.get(key)}

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from pnc_vol.settings.options import Options
 
 __all__ = [
-    "expander", "follow", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places", "remove", "why_not",
+    "expander", "follow", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places", "remove",
+    "why_not",
 ]  # fmt: skip
 
 

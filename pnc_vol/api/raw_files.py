@@ -181,10 +181,10 @@ def _read_piece(files: _Files, start: Int64, length: Int64, places: Int64, dtype
     first, width = int(start[0]), dtype.itemsize
     if start.size == 1:
         into = out[int(places[0]) : int(places[0]) + int(length[0])]
-        files.read(first * width, memoryview(into.view(np.uint8)))
+        files.read(first * width, into.view(np.uint8).data)
         return
     block = np.zeros(int((start + length).max()) - first, dtype)
-    files.read(first * width, memoryview(block.view(np.uint8)))
+    files.read(first * width, block.view(np.uint8).data)
     owner, step = spread(length)
     out[places[owner] + step] = block[start[owner] - first + step]
 
@@ -209,7 +209,7 @@ def write(oid: DatasetID, selection: Selection, values: Any, fields: tuple[str, 
     with _Files(oid, writing=True) as files:
         at = 0
         for start, length in zip(found.start.tolist(), found.length.tolist(), strict=True):
-            files.write(start * width, memoryview(flat[at : at + length * width]))
+            files.write(start * width, flat[at : at + length * width].data)
             at += length * width
 
 

@@ -1,6 +1,7 @@
 """Virtual datasets: which part of which dataset goes where, and the dataset in a file that is made of that plan.
 
-Knows: shapes and selections, h5py's classes. Does not know: how sources are read (`virtual_data`), raw files (`raw_files`).
+Knows: shapes and selections, h5py's classes. Does not know: how sources are read
+(`virtual_data`), raw files (`raw_files`).
 
 Rules
 -----
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from pnc_vol.api import paths
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.module import UNLIMITED
-from pnc_vol.api.objects import wrap
+from pnc_vol.api.objects import Datatype, wrap
 from pnc_vol.api.storage_info import Space
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, OperationError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
@@ -215,7 +216,7 @@ class VirtualLayout:
         filename: Any = None,
     ) -> None:
         self.shape: Shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.dtype = getattr(dtype, "dtype", None) or np.dtype(dtype)
+        self.dtype = dtype.dtype if isinstance(dtype, Datatype) else np.dtype(dtype)
         self.maxshape = (maxshape,) if isinstance(maxshape, int) else maxshape
         self.sources: list[Source] = []
         self._filename = None if filename is None else os.fsdecode(filename)

@@ -33,6 +33,7 @@ from pnc_vol.extents.place import numbers
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import conform
 from pnc_vol.mapping.elsewhere import Evenly, Indices, Source, common
+from pnc_vol.mapping.special import check_string_dtype
 
 __all__ = ["current_shape", "read", "write"]
 
@@ -259,7 +260,8 @@ def _taken(along: Indices, ordinals: Indices) -> Indices:
     """Some of the indices of an axis."""
     if isinstance(along, range) and isinstance(ordinals, range):
         return along[ordinals.start : ordinals.stop : ordinals.step] if len(ordinals) else range(0)
-    return np.asarray(along, np.int64)[_as_index(ordinals)]
+    found: npt.NDArray[np.int64] = np.asarray(along, np.int64)[_as_index(ordinals)]
+    return found
 
 
 def _as_index(part: Indices) -> Any:
@@ -315,7 +317,7 @@ def _scattered(dataset: Any, elements: tuple[npt.NDArray[np.int64], ...]) -> Arr
         return np.asarray(dataset[()]).reshape(1)
     box = tuple(slice(int(part.min()), int(part.max()) + 1) for part in elements)
     found = np.asarray(dataset[box])
-    return found[tuple(part - low.start for part, low in zip(elements, box, strict=True))]  # type: ignore[no-any-return]
+    return found[tuple(part - low.start for part, low in zip(elements, box, strict=True))]
 
 
 # --------------------------------------------------------------------------------------------- reading, writing
@@ -350,7 +352,7 @@ def read(oid: DatasetID, selection: Selection) -> Array:
 
 def _empty(dtype: np.dtype[Any]) -> Any:
     """What objects are where there is no source."""
-    return b"" if (dtype.metadata or {}).get("vlen") in (str, bytes) else None
+    return b"" if check_string_dtype(dtype) is not None else None
 
 
 def _read_piece(found: _Found, piece: _Piece, dtype: np.dtype[Any]) -> Array:

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import gcd, lcm, prod
@@ -316,7 +317,7 @@ def _region(said: Any) -> Region:
 def _along(said: Any) -> Along:
     if isinstance(said, dict):
         found = said["list"]
-        if not all(map(_is_size, found)) or any(b <= a for a, b in zip(found, found[1:], strict=False)):
+        if not all(map(_is_size, found)) or any(b <= a for a, b in itertools.pairwise(found)):
             raise ValueError("list")
         return tuple(found)
     start, stride, count, block = said

@@ -267,9 +267,9 @@ def _marker_of(node: DatasetNode, visible: tuple[int, ...], book: DimBook, numre
     elif node.maxshape is not None and node.is_record and node.shape and node.shape[0] != numrecs:
         marker["len"] = node.shape[0]
     limits = node.maxshape
-    if limits is not None and node.shape is not None:
-        if node.away is not None or not (node.is_record and limits[1:] == node.shape[1:]):
-            marker["max"] = list(limits)
+    as_dimensions = limits is None or node.shape is None or (node.is_record and limits[1:] == node.shape[1:])
+    if limits is not None and (node.away is not None or not as_dimensions):
+        marker["max"] = list(limits)
     if "track_order" in node.ignored:
         marker["track"] = True
     if owner is None:

@@ -26,8 +26,8 @@ from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.names import DEEPEST
 
 __all__ = [
-    "NAMELESS", "NO_PARTS", "Axis", "Changes", "DatasetNode", "FileDims", "GroupNode", "Limits", "Node", "Shape", "Tree",
-    "walk",
+    "NAMELESS", "NO_PARTS", "Axis", "Changes", "DatasetNode", "FileDims", "GroupNode", "Limits", "Node", "Shape",
+    "Tree", "walk",
 ]  # fmt: skip
 
 
