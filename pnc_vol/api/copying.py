@@ -53,6 +53,20 @@ def copy_into(
     with_attrs: bool,
 ) -> None:
     """Copy an object as `Group.copy` does; see there for the arguments and the errors."""
+    if not isinstance(source, (str, bytes, HLObject)) and _hdf5().is_foreign(source):
+        from pnc_vol.api.copying_hdf5 import copy_foreign
+
+        copy_foreign(
+            group,
+            source,
+            dest,
+            name,
+            shallow=shallow,
+            expand_soft=expand_soft,
+            expand_external=expand_external,
+            with_attrs=with_attrs,
+        )
+        return
     origin = source if isinstance(source, HLObject) else group
     if isinstance(dest, HLObject) and not isinstance(dest, class_of("group")):
         raise TypeError("Destination must be path or Group object")
@@ -93,6 +107,12 @@ def copy_into(
             expand=expand,
             expand_refs=expand_refs,
         )
+
+
+def _hdf5() -> Any:
+    from pnc_vol.api import hdf5_files
+
+    return hdf5_files
 
 
 def _copy_object(

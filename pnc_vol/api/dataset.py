@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 import sys
+from abc import ABCMeta
 from collections.abc import Iterator
 from contextlib import nullcontext
 from math import prod
@@ -47,7 +48,7 @@ Shape = tuple[int, ...]
 
 
 @stands_for("dataset")
-class Dataset(Storage, Posting, Converting):
+class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
     """A dataset of a file.
 
     Parameters

@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from pnc_vol.api.file_class import FileClass
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import DatasetID, FileID, GroupID, ObjectID, TypeID
 from pnc_vol.api.module import get_config
@@ -52,7 +53,7 @@ for _kind in (DatasetID, FileID, GroupID, TypeID):
     copyreg.pickle(_kind, _reduced)
 
 
-class RequestsOfFile(Group):
+class RequestsOfFile(Group, metaclass=FileClass):
     """The part of `File` that is about posted requests."""
 
     def statistics(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class FileOptions(TypedDict, total=False):
     on_overflow: Literal["raise", "clip"]
     strict: bool
     external_links: Literal["below", "any", "none"]
+    hdf5: Literal["auto", "pass", "refuse"]
     ordered: bool
     collective_timeout: float | None
     durable: bool

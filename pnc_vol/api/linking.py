@@ -25,18 +25,29 @@ import numpy as np
 from pnc_vol.api import paths
 from pnc_vol.api.ids import Handle, ObjectID
 from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink, class_of
-from pnc_vol.errors import DefinitionError, FormatError, NotFoundError, OperationError
+from pnc_vol.errors import (
+    DefinitionError,
+    FormatError,
+    MissingPackageError,
+    NotCDFError,
+    NotFoundError,
+    OperationError,
+)  # fmt: skip
+from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft, TypeNode, remove
 from pnc_vol.mapping.tree import GroupNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api import hdf5_files
     from pnc_vol.api.group import Group
     from pnc_vol.settings.options import Options
+else:
+    hdf5_files = late("pnc_vol.api.hdf5_files")
 
 __all__ = [
-    "expander", "follow", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places", "remove",
-    "why_not",
+    "expander", "follow", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places",
+    "remove", "why_not",
 ]  # fmt: skip
 
 
@@ -184,7 +195,7 @@ def _followed(oid: ObjectID, outside: paths.Outside, mode: str, swmr: bool) -> H
     try:
         return file[outside.path or "/"]  # type: ignore[no-any-return]
     except BaseException:
-        if file.id.handle is not oid.handle:
+        if getattr(file.id, "handle", None) is not oid.handle:
             file.close()
         raise
 
@@ -213,9 +224,14 @@ def open_other(
         if not may_open(real, handle):
             continue
         try:
-            return file_class(path, mode, swmr=swmr, external_links=options.external_links), None
+            return file_class(path, mode, swmr=swmr, external_links=options.external_links, hdf5="refuse"), None
         except OSError as error:
             problem = error if problem is None or isinstance(problem, FileNotFoundError) else problem
+            if isinstance(error, NotCDFError) and hdf5_files.is_hdf5(path):
+                # Only to be read, whatever this file is open for.
+                with contextlib.suppress(MissingPackageError):
+                    return hdf5_files.open_as_is(path), None
+                problem = MissingPackageError('reading HDF5 files needs h5py: pip install "pnc-vol[hdf5]"')
     return None, problem
 
 
@@ -247,6 +263,8 @@ def why_not(problem: Exception | None, options: Options) -> str:
         return "it leads out of the folder of its own file; if you trust that, open the file with external_links='any'"
     if isinstance(problem, FileNotFoundError):
         return "there is no such file"
+    if isinstance(problem, MissingPackageError):
+        return str(problem)
     if isinstance(problem, FormatError):
         return "the file is no NetCDF classic file, or a damaged one"
     return os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else type(problem).__name__

@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 import os
+from abc import ABCMeta
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -198,7 +199,7 @@ def _regions() -> ModuleType:
     return regions
 
 
-class Datatype(HLObject):
+class Datatype(HLObject, metaclass=ABCMeta):
     """A type that has a name in a file, and attributes; made by ``f[name] = dtype``.
 
     Parameters
@@ -237,11 +238,11 @@ class Datatype(HLObject):
         return printable(f'<HDF5 named type "{self._id.node.name}" (dtype {self.dtype.str})>')
 
 
-class HardLink:
+class HardLink(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered)
     """What ``group.get(name, getlink=True)`` gives: the object is in this file."""
 
 
-class SoftLink:
+class SoftLink(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered)
     """A path that stands for another object of the same file.
 
     Parameters
@@ -266,7 +267,7 @@ class SoftLink:
         return printable(f'<SoftLink to "{self.path}">')
 
 
-class ExternalLink:
+class ExternalLink(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered)
     """A path in another file.
 
     Parameters

@@ -22,6 +22,7 @@ from pnc_vol.api.lowlevel import Standin
 from pnc_vol.api.module import version
 from pnc_vol.errors import OperationError
 from pnc_vol.mapping import special
+from pnc_vol.optional import note_real, real_modules
 
 __all__ = ["patch", "submodule"]
 
@@ -126,13 +127,15 @@ class _Patch(AbstractContextManager[Any]):
         self._saved = {name: made for name, made in sys.modules.items() if _is_h5py(name)}
         for name in self._saved:
             del sys.modules[name]
+        if not isinstance(self._saved.get("h5py"), Standin):
+            note_real(self._saved)
         sys.modules.update(_standins())
 
     def undo(self) -> None:
         """Put everything back as it was."""
         for name in [name for name in sys.modules if _is_h5py(name)]:
             del sys.modules[name]
-        sys.modules.update(self._saved)
+        sys.modules.update(self._saved or real_modules())
 
     def __enter__(self) -> _Patch:
         return self

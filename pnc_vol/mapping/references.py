@@ -11,6 +11,7 @@ Rules
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 __all__ = ["Reference", "RegionReference", "ref_dtype", "regionref_dtype"]
 
 
-class Reference:
+class Reference(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered)
     """Names an object of a file: ``f[ref]`` opens it. Without an argument it is null, and false.
 
     Parameters

@@ -156,6 +156,8 @@ class Options(NamedTuple):
     on_overflow : "raise" or "clip".
     strict : bool, reading data beyond the end of a short file is an error.
     external_links : "below", "any" or "none", where the files that external links lead to may be.
+    hdf5 : "auto", "pass" or "refuse", what opening an HDF5 file for reading does: the real h5py opens it, or an error
+        says how to convert it; "auto" is "pass" while `pnc_vol.patch` is in force, else "refuse".
     ordered : bool, if several ranks write the same elements between two flushes, the highest rank wins.
     collective_timeout : float or None, seconds to wait for the other ranks in a collective call.
     durable : bool, every flush and close is ``durable=True``.
@@ -196,6 +198,7 @@ class Options(NamedTuple):
     on_overflow: Literal["raise", "clip"] = _opt("on_overflow", "raise", _choice("raise", "clip"), "pnc_on_overflow")
     strict: bool = _opt("strict", False, _flag, "pnc_strict")
     external_links: str = _opt("external_links", "below", _choice("below", "any", "none"), "pnc_external_links")
+    hdf5: str = _opt("hdf5", "auto", _choice("auto", "pass", "refuse"), "pnc_hdf5")
     ordered: bool = _opt("ordered", False, _flag, "pnc_ordered")
     collective_timeout: float | None = _opt("collective_timeout", 300.0, _seconds, "pnc_collective_timeout")
     durable: bool = _opt("durable", False, _flag, "pnc_durable")

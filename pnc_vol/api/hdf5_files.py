@@ -1,0 +1,110 @@
+"""HDF5 files that are opened for reading as they are, by the real h5py.
+
+Knows: h5py's `File`, which classes its objects stand for. Does not know: HDF5; how a file of ours is opened.
+
+Rules
+-----
+1. Only a file that ours could not be is looked at again: opening any other file costs nothing more.
+2. What comes back are h5py's own objects. They pass ``isinstance`` of this package's classes, which is what programs
+   ask; `HLObject` stays for this package's own.
+3. Reading alone: an HDF5 file to be written is an error that says how to convert it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from types import ModuleType
+from typing import Any
+
+from pnc_vol.api.arguments import is_file_object
+from pnc_vol.api.attrs import AttributeManager
+from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, SoftLink, class_of
+from pnc_vol.disk.signature import HDF5, HDF5_SIGNATURE, kind_of
+from pnc_vol.mapping.references import Reference, RegionReference
+from pnc_vol.optional import is_patched, require_h5py
+from pnc_vol.settings import options
+from pnc_vol.system import REAL
+
+__all__ = ["instead", "is_foreign", "is_hdf5", "open_as_is", "real_h5py"]
+
+_H5PY = frozenset(
+    ("libver", "userblock_size", "swmr", "rdcc_nslots", "rdcc_nbytes", "rdcc_w0", "track_order", "page_buf_size",
+     "min_meta_keep", "min_raw_keep", "locking", "driver", "backing_store", "block_size")
+)  # fmt: skip
+"""Keywords that h5py takes for a file that is read."""
+_DRIVERS = (None, "sec2", "stdio", "core", "fileobj")
+
+
+def real_h5py(purpose: str) -> ModuleType:
+    """The real h5py, whose objects pass ``isinstance`` of this package's classes from then on.
+
+    Raises
+    ------
+    MissingPackageError
+        It is not installed.
+    """
+    found = require_h5py(purpose)
+    for mine, its in (
+        (class_of("group"), found.Group), (class_of("file"), found.File), (class_of("dataset"), found.Dataset),
+        (Datatype, found.Datatype), (AttributeManager, found.AttributeManager), (Reference, found.Reference),
+        (RegionReference, found.RegionReference), (SoftLink, found.SoftLink), (ExternalLink, found.ExternalLink),
+        (HardLink, found.HardLink),
+    ):  # fmt: skip
+        mine.register(its)
+    return found
+
+
+def is_foreign(thing: Any) -> bool:
+    """Whether this is an object of the real h5py."""
+    return type(thing).__module__.partition(".")[0] == "h5py" or any(
+        base.__module__.partition(".")[0] == "h5py" for base in type(thing).__mro__
+    )
+
+
+def open_as_is(name: Any, **given: Any) -> Any:
+    """Open an HDF5 file for reading, with the real h5py.
+
+    Raises
+    ------
+    MissingPackageError
+        It is not installed.
+    """
+    h5py = real_h5py(f"Reading the HDF5 file {name if is_file_object(name) else os.fsdecode(name)}")
+    return h5py.File(name, "r", **given)
+
+
+def instead(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """The HDF5 file that ``File(...)`` was asked for; None if it is none, or is not to be opened as it is."""
+    if cls is not class_of("file"):
+        # An object of a subclass was asked for, which h5py's is not.
+        return None
+    asked = inspect.signature(cls.__init__).bind(None, *args, **keywords).arguments
+    asked = {**asked, **asked.pop("kwds", {})}
+    name, mode, comm = asked.get("name"), asked.get("mode", "r"), asked.get("comm")
+    if mode != "r" or comm is not None or asked.get("driver") not in _DRIVERS:
+        return None
+    wanted = options.resolve({"hdf5": asked["hdf5"]} if "hdf5" in asked else {}).hdf5
+    if wanted == "refuse" or (wanted == "auto" and not is_patched()):
+        return None
+    name = asked.get("fileobj") or name
+    if not is_hdf5(name):
+        return None
+    return open_as_is(name, **{key: value for key, value in asked.items() if key in _H5PY and value is not None})
+
+
+def is_hdf5(name: Any) -> bool:
+    """Whether a file, or an object that is one, has the signature of HDF5."""
+    if is_file_object(name):
+        name.seek(0)
+        return bool(name.read(8) == HDF5_SIGNATURE)
+    try:
+        fd = REAL.open(os.fsdecode(name), os.O_RDONLY)
+    except (OSError, TypeError):
+        return False
+    try:
+        return kind_of(REAL, fd) == HDF5
+    except OSError:
+        return False
+    finally:
+        REAL.close(fd)
