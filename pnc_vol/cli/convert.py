@@ -71,6 +71,13 @@ def _repack_arguments(parser: Parser) -> None:
     parser.flag("-i", "--in-place", help="Replace FILE by the new file when that is complete.")
     parser.flag("-n", "--dry-run", help="Only print how much space would be freed.")
     parser.flag("--overwrite", help="Replace TARGET if it exists.")
+    parser.flag(
+        "--materialize", help="Copy the values of virtual datasets and raw files into the file, as ordinary datasets."
+    )
+    parser.add_argument(
+        "--external-links", choices=("below", "any"), default="below",
+        help="With --materialize: where these files may be, below the folder of FILE or anywhere; default: below.",
+    )  # fmt: skip
     parser.add_argument("--format", help="CDF-1, CDF-2 or CDF-5; default: that of FILE.")
     for name, least, about in (
         ("--header-reserve", 0, "Bytes to keep free behind the header."),
@@ -96,7 +103,10 @@ def repack_command(options: Options) -> int:
         _failures_of_target(file, file if target is None else target),
         bar(quiet=options.quiet or dry_run) as progress,
     ):
-        done = repack(file, target, overwrite=options.overwrite, dry_run=dry_run, progress=progress, **placing)
+        done = repack(
+            file, target, overwrite=options.overwrite, materialize=options.materialize,
+            external_links=options.external_links, dry_run=dry_run, progress=progress, **placing,
+        )  # fmt: skip
     if not options.quiet:
         for line in _repacked_lines(done, dry_run=dry_run):
             print(line)

@@ -14,6 +14,7 @@
 `checking`          ``check``: a file against the format, its own markers, and the programs that read it
 `header_bytes`      the first bytes of a file, as many as their reader asks for
 `repack`            ``repack``: a file without unused space
+`materialize`       virtual datasets, and those in raw files, made ordinary ones
 `rewriting`         a file that takes its name when it is whole
 ==================  =============================================================================
 

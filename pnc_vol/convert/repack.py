@@ -22,6 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.api.file import File
+from pnc_vol.convert.materialize import elsewhere
+from pnc_vol.convert.materialize import materialize as values_into
 from pnc_vol.convert.rewriting import Copying, Progress, rewrite, same_file
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.locking import Held
@@ -97,6 +100,8 @@ def repack(
     var_align: int | None = None,
     record_align: int | None = None,
     overwrite: bool = False,
+    materialize: bool = False,
+    external_links: str = "below",
     dry_run: bool = False,
     progress: Progress | None = None,
     comm: Any = None,
@@ -120,8 +125,12 @@ def repack(
         The first variable, and the first record, begin at multiples of so many bytes.
     overwrite : bool
         Replace the target if it exists.
+    materialize : bool
+        Make ordinary datasets of virtual ones and of those in raw files, so that other programs see their values.
+    external_links : str
+        Where the files that such datasets name may be; see the option of `File`.
     dry_run : bool
-        Only say what would be gained.
+        Only say what would be gained; what `materialize` adds is not counted.
     progress : callable, optional
         Called as ``progress(done, total, path)``, in bytes of values.
     comm : optional
@@ -161,7 +170,30 @@ def repack(
         )
     asked = {"header_reserve": header_reserve, "var_align": var_align, "record_align": record_align, "format": format}
     given = {name: value for name, value in asked.items() if value is not None}
-    return repack_on(REAL, source, target, overwrite=overwrite, dry_run=dry_run, progress=progress, **given)
+    done = repack_on(REAL, source, target, overwrite=overwrite, dry_run=dry_run, progress=progress, **given)
+    if not materialize or dry_run:
+        return done
+    with File(source, "r+" if target is None else "r", external_links=external_links) as shown:
+        if not elsewhere(shown):
+            return done
+        if target is None:
+            values_into(shown, shown)
+        else:
+            _with_values(shown, done.target)
+    # What was replaced leaves gaps.
+    repack_on(REAL, done.target, None, **given)
+    after = REAL.stat(done.target).st_size
+    return replace(done, after=after, written=True)
+
+
+def _with_values(shown: File, target: str) -> None:
+    """Give a new file the values that the source shows; if that fails, there is no such file."""
+    try:
+        with File(target, "r+") as file:
+            values_into(shown, file)
+    except BaseException:
+        REAL.unlink(target)
+        raise
 
 
 def repack_on(
