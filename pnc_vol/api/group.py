@@ -19,7 +19,7 @@ import numpy as np
 
 from pnc_vol.api import create, paths
 from pnc_vol.api.creating import Creating
-from pnc_vol.api.dataset import dataset_of
+from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID, ObjectID
 from pnc_vol.api.mappings import Visiting
 from pnc_vol.api.module import get_config
@@ -163,7 +163,8 @@ class Group(Creating, Visiting):
             return default
         if not getclass:
             return found
-        return Group if isinstance(found, Group) else type(found)
+        # Also of what the real h5py has opened.
+        return next((kind for kind in (Group, Dataset) if isinstance(found, kind)), type(found))
 
     def _opened(self, name: Any, elink_mode: Any, elink_swmr: Any) -> Any:
         linking = _linking()

@@ -224,7 +224,7 @@ def open_other(
         if not may_open(real, handle):
             continue
         try:
-            return file_class(path, mode, swmr=swmr, external_links=options.external_links, hdf5="refuse"), None
+            return file_class(path, mode, swmr=swmr, external_links=options.external_links), None
         except OSError as error:
             problem = error if problem is None or isinstance(problem, FileNotFoundError) else problem
             if isinstance(error, NotCDFError) and hdf5_files.is_hdf5(path):

@@ -46,7 +46,7 @@ lock = threading.RLock()
 _numbers = itertools.count()
 _DEFAULTS = Options()
 _SILENT = frozenset(
-    ("driver", "system", "collective_timeout", "recover", "burst_buf_overwrite", "deferred_close", "sources")
+    ("driver", "system", "collective_timeout", "recover", "burst_buf_overwrite", "deferred_close", "sources", "hdf5")
 )
 """Options of a second opening that are compared elsewhere, or have nothing to do any more."""
 

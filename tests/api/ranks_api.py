@@ -35,6 +35,40 @@ def wrong_arguments() -> None:
         assert "mpi4py" in raised(TypeError, lambda comm=comm: h5py.File(path("bad"), "w", comm=comm))
 
 
+def data_elsewhere_are_read_by_each_rank() -> None:
+    if RANK == 0:
+        with h5py.File(path("source"), "w") as f:
+            f["x"] = np.arange(10 * SIZE)
+    COMM.Barrier()
+    layout = h5py.VirtualLayout((2, 10 * SIZE), "i8")
+    layout[0] = h5py.VirtualSource(path("source"), "x", (10 * SIZE,))
+    with h5py.File(path("elsewhere"), "w", driver=DRIVER, comm=COMM) as f:
+        own = f.create_dataset("own", (10 * SIZE,), "i8")
+        layout[1] = h5py.VirtualSource(own)
+        v = f.create_virtual_dataset("v", layout)
+        raw = f.create_dataset("raw", (SIZE, 3), "i4", external=os.path.basename(path("raw")))
+        raw[RANK] = RANK
+        own[10 * RANK : 10 * RANK + 10] = RANK
+        f.flush()
+        # One rank alone asks, and no other waits.
+        assert v[0, 10 * RANK : 10 * RANK + 3].tolist() == [10 * RANK, 10 * RANK + 1, 10 * RANK + 2]
+        assert v[1].tolist() == np.repeat(np.arange(SIZE), 10).tolist()
+        with v.collective:
+            assert v[:, -1].tolist() == [10 * SIZE - 1, SIZE - 1]
+        assert raw[()].tolist() == [[n] * 3 for n in range(SIZE)]
+        # This file is written by all ranks, another one by nobody.
+        COMM.Barrier()
+        v[1, RANK] = 90 + RANK
+        f.flush()
+        assert own[:SIZE].tolist() == [90 + n for n in range(SIZE)]
+        if SIZE > 1:
+            assert "write to the sources" in raised(h5py.NotYetError, lambda: v.__setitem__((0, 0), 1))
+    with h5py.File(path("elsewhere"), driver=DRIVER, comm=COMM) as f:
+        assert f["v"].is_virtual
+        assert f["v"][0, ::10].tolist() == list(range(0, 10 * SIZE, 10))
+        assert f["raw"][RANK, 1] == RANK
+
+
 def what_is_atomic_is_there_at_once() -> None:
     with h5py.File(path("atomic"), "w", driver=DRIVER, comm=COMM) as f:
         x, z = f.create_dataset("x", (SIZE, 4), "i8"), f.create_dataset("z", (SIZE,), "c16")
@@ -163,7 +197,8 @@ if DRIVER == "left open":
     LEFT["x"] = [1, 2]
 else:
     for work in (
-        what_is_atomic_is_there_at_once, both_handles_of_a_file, a_file_that_one_rank_has_open,
+        what_is_atomic_is_there_at_once, data_elsewhere_are_read_by_each_rank, both_handles_of_a_file,
+        a_file_that_one_rank_has_open,
         one_handle_fails_and_takes_the_other_along, readers_refresh_together, wrong_arguments,
     ):  # fmt: skip
         work()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.errors import DefinitionError, NotYetError
+from pnc_vol.errors import DefinitionError
 
 
 def test_refused_names(both: Any) -> None:
@@ -156,14 +156,6 @@ def test_not_yet(impl: Any) -> None:
         pytest.skip("h5py has these")
     with impl.open("w") as f:
         f.create_group("g")
-        for attempt, named in (
-            (lambda: f.create_virtual_dataset("v", None), "virtual"),
-            (lambda: f.build_virtual_dataset("v", (1,), "f4"), "virtual"),
-            (lambda: f.create_dataset("x", (2,), "i4", external="raw"), "external"),
-        ):
-            with pytest.raises(NotYetError, match=named):
-                attempt()
-        assert list(f) == ["g"]
         with pytest.raises(DefinitionError, match="NUL"):
             f.create_group("a\0b")
         with pytest.raises(DefinitionError, match=r"'\.\.'"):

@@ -1,0 +1,210 @@
+"""HDF5 files that are opened for reading as they are. What needs `patch` runs in a process of its own."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.errors import MissingPackageError, NotCDFError, NotFoundError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    with h5py.File(tmp_path / "in.h5", "w") as f:
+        f["g/x"] = np.arange(5.0)
+        f["g/x"].attrs["units"] = "m"
+        f["g"].attrs["names"] = ["a", "b"]
+        f["g/text"] = ["one", "two"]
+        f["t"] = np.arange(5)
+        f["t"].make_scale("time")
+        f["g/x"].dims[0].attach_scale(f["t"])
+        f["hard"], f["soft"] = f["g/x"], h5py.SoftLink("/g/x")
+        f["pairs"] = np.array([(1, 2.5), (3, 4.5)], [("n", "i4"), ("x", "f8")])
+        f["none"], f["kind"] = h5py.Empty("f4"), np.dtype("f4")
+        f["g"].attrs["to"] = f["g/x"].ref
+    return str(tmp_path / "in.h5")
+
+
+def test_what_comes_back_passes_for_ours(path: str) -> None:
+    with pnc_vol.File(path, hdf5="pass") as f:
+        assert type(f) is h5py.File
+        assert isinstance(f, pnc_vol.File)
+        assert isinstance(f, pnc_vol.Group)
+        assert isinstance(f["g/x"], pnc_vol.Dataset)
+        assert not isinstance(f["g"], pnc_vol.Dataset)
+        assert isinstance(f["kind"], pnc_vol.Datatype)
+        assert isinstance(f.get("soft", getlink=True), pnc_vol.SoftLink)
+        assert isinstance(f["g"].attrs["to"], pnc_vol.Reference)
+        assert f[f["g"].attrs["to"]] == f["g/x"]
+    assert not f
+    with open(path, "rb") as file, pnc_vol.File(file, hdf5="pass") as f:
+        assert f["g/x"][2] == 2
+    with pnc_vol.File(io.BytesIO(Path(path).read_bytes()), "r", hdf5="pass") as f:
+        assert f["g/x"][2] == 2
+
+
+def test_writing_one_and_a_subclass_stay_errors(path: str) -> None:
+    class Mine(pnc_vol.File):
+        pass
+
+    for act in (
+        lambda: pnc_vol.File(path),
+        lambda: pnc_vol.File(path, hdf5="refuse"),
+        lambda: pnc_vol.File(path, "r+", hdf5="pass"),
+        lambda: pnc_vol.File(path, "a", hdf5="pass"),
+        lambda: Mine(path, hdf5="pass"),
+    ):
+        with pytest.raises(NotCDFError, match="pnc-vol convert"):
+            act()
+    with pytest.raises(ValueError, match="hdf5"):
+        pnc_vol.File(path, hdf5="maybe")
+
+
+def test_a_file_of_ours_is_ours(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "ours", "w") as f:
+        f["x"] = [1]
+    with pnc_vol.File(tmp_path / "ours", hdf5="pass") as f:
+        assert type(f) is pnc_vol.File
+    (tmp_path / "none").write_bytes(b"nothing")
+    with pytest.raises(NotCDFError):
+        pnc_vol.File(tmp_path / "none", hdf5="pass")
+
+
+def test_copies_come_into_ours(path: str, tmp_path: Path) -> None:
+    with pnc_vol.File(path, hdf5="pass") as source, pnc_vol.File(tmp_path / "out", "w") as f:
+        with pytest.warns(UserWarning, match="references .* were not copied: /g@to"):
+            f.copy(source, f, "all")
+        f.copy(source["g/x"], "x", without_attrs=True)
+        f.copy(source["g/text"], f)
+        with pytest.raises(RuntimeError, match="already exists"):
+            f.copy(source["g/x"], "x")
+    with pnc_vol.File(tmp_path / "out") as f:
+        found = f["all"]
+        assert sorted(found) == ["g", "hard", "kind", "none", "pairs", "soft", "t"]
+        assert found["g/x"][()].tolist() == f["x"][()].tolist() == [0, 1, 2, 3, 4]
+        assert found["g/x"].attrs["units"] == "m"
+        assert list(f["x"].attrs) == []
+        assert found["hard"] == found["g/x"]
+        assert found.get("soft", getlink=True).path == "/g/x"
+        assert found["g/x"].dims[0][0] == found["t"]
+        assert found["t"].is_scale
+        assert found["pairs"]["x"].tolist() == [2.5, 4.5]
+        assert found["none"].shape is None
+        assert found["g"].attrs["names"].tolist() == ["a", "b"]
+        assert f["text"].asstr()[()].tolist() == ["one", "two"]
+
+
+def test_external_links_lead_into_it(path: str, tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "out", "w") as f:
+        f["there"] = pnc_vol.ExternalLink("in.h5", "/g/x")
+        f["gone"] = pnc_vol.ExternalLink("in.h5", "/nothing")
+        assert f["there"][1:3].tolist() == [1, 2]
+        assert f.get("there", getclass=True) is pnc_vol.Dataset
+        assert "there" in f
+        with pytest.raises(KeyError):
+            f["gone"]
+        f.copy("there", "copy")
+        assert f["copy"][()].tolist() == [0, 1, 2, 3, 4]
+
+
+def run(program: str, folder: Path) -> str:
+    """What a program prints, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert not done.returncode, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_under_patch_a_script_reads_hdf5_and_writes_netcdf(path: str, tmp_path: Path) -> None:
+    told = run(
+        """
+        import pnc_vol
+        undo = pnc_vol.patch()
+        import h5py, sys
+        assert h5py.File is pnc_vol.File
+        with h5py.File("in.h5", "r") as source, h5py.File("out.nc", "w") as f:
+            assert isinstance(source, h5py.File) and isinstance(source["g/x"], h5py.Dataset)
+            f["x"] = source["g/x"][()] * 2
+            f["x"].attrs.update(source["g/x"].attrs.items() - {("DIMENSION_LIST", 0)} if 0 else {"units": "m"})
+            # What h5py's own functions import when they run.
+            assert source["g/x"].parent == source["g"] and source["g/x"].file == source
+            assert source[source["g"].attrs["to"]].dims[0].keys() == ["time"]
+            found = []
+            source.visititems(lambda name, thing: found.append((name, isinstance(thing, h5py.Group))))
+            print(found[0], sorted(source["g"].attrs))
+            layout = h5py.VirtualLayout((5,), "f4")
+            layout[:] = h5py.VirtualSource(source["g/x"])
+            f.create_virtual_dataset("v", layout)
+        with h5py.File("out.nc") as f:
+            print(type(f).__module__, f["x"][1], f["v"][()].tolist())
+        try:
+            h5py.File("in.h5", "r+")
+        except OSError as error:
+            print("convert" in str(error))
+        undo.undo()
+        import h5py
+        print(h5py.File("in.h5")["g/x"].file, h5py.File.__module__)
+        """,
+        tmp_path,
+    )
+    assert told.splitlines() == [
+        "('g', True) ['names', 'to']",
+        "pnc_vol.api.file 2.0 [0.0, 1.0, 2.0, 3.0, 4.0]",
+        "True",
+        '<HDF5 file "in.h5" (mode r)> h5py._hl.files',
+    ]
+
+
+def test_an_h5py_that_was_imported_before_serves_as_well(path: str, tmp_path: Path) -> None:
+    told = run(
+        """
+        import h5py as real, pnc_vol
+        with pnc_vol.patch(force=True):
+            import h5py
+            with h5py.File("in.h5") as f:
+                print(type(f) is real.File, f["g/x"].attrs["units"], f["g/x"].parent.name)
+        import h5py
+        print(h5py is real, real.File("in.h5")["g/x"].attrs["units"])
+        """,
+        tmp_path,
+    )
+    assert told.splitlines() == ["True m /g", "True m"]
+
+
+def test_without_h5py_the_error_names_the_extra(path: str, tmp_path: Path) -> None:
+    told = run(
+        """
+        import sys
+        sys.modules["h5py"] = None
+        import pnc_vol
+        try:
+            pnc_vol.File("in.h5", hdf5="pass")
+        except ImportError as error:
+            print(error)
+        with pnc_vol.File("out.nc", "w") as f:
+            f["there"] = pnc_vol.ExternalLink("in.h5", "/g/x")
+            try:
+                f["there"]
+            except KeyError as error:
+                print(error)
+        """,
+        tmp_path,
+    )
+    assert told.count('pip install "pnc-vol[hdf5]"') == 2
+    assert issubclass(MissingPackageError, ImportError)
+    assert issubclass(NotFoundError, KeyError)
+
+
+def test_the_signature_of_file_is_what_it_was() -> None:
+    import inspect
+
+    assert list(inspect.signature(pnc_vol.File).parameters)[:3] == ["name", "mode", "driver"]

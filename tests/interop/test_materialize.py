@@ -1,0 +1,103 @@
+"""Ordinary datasets of virtual ones and of those in raw files: by ``repack --materialize``, and by a conversion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import pnc_vol
+from pnc_vol.convert.hdf5 import convert
+from pnc_vol.errors import SourceError
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Path:
+    """A file that shows another one, itself, and a raw file."""
+    (tmp_path / "in").mkdir()
+    with pnc_vol.File(tmp_path / "in/source.nc", "w") as f:
+        f["x"] = np.arange(12.0).reshape(3, 4)
+    path = tmp_path / "in/shown.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["own"] = np.arange(4.0)
+        layout = pnc_vol.VirtualLayout((5, 4), "f4", maxshape=(None, 4))
+        layout[:3], layout[3] = pnc_vol.VirtualSource("source.nc", "x", (3, 4)), pnc_vol.VirtualSource(f["own"])
+        v = f.create_virtual_dataset("g/v", layout, fillvalue=-1)
+        v.attrs["units"] = "K"
+        f["hard"] = v
+        raw = f.create_dataset("raw", data=np.arange(5, dtype=">i2"), external="values.raw")
+        raw.make_scale("raw")
+        f["t"] = np.zeros(5)
+        f["t"].dims[0].attach_scale(raw)
+        f["g/v"].dims[0].label = "row"
+    return path
+
+
+def values() -> list[list[float]]:
+    return [*np.arange(12.0).reshape(3, 4).tolist(), [0, 1, 2, 3], [-1] * 4]
+
+
+def check_ordinary(path: Path) -> None:
+    with pnc_vol.File(path) as f:
+        v, raw = f["g/v"], f["raw"]
+        assert not v.is_virtual
+        assert raw.external is None
+        assert (v.shape, v.maxshape, v.dtype.str, v.fillvalue) == ((5, 4), (None, 4), "<f4", -1)
+        assert v[()].tolist() == values()
+        assert v.attrs["units"] == "K"
+        assert v.dims[0].label == "row"
+        assert f["hard"] == v
+        assert raw[()].tolist() == [0, 1, 2, 3, 4]
+        assert raw.dtype.str == ">i2"
+        assert raw.is_scale
+        assert f["t"].dims[0][0] == raw
+        assert sorted(f) == ["g", "hard", "own", "raw", "t"]
+    assert pnc_vol.check(path) == []
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_repack_makes_ordinary_datasets(shown: Path, tmp_path: Path, in_place: bool) -> None:
+    other = shown if in_place else tmp_path / "all.nc"
+    assert pnc_vol.repack(shown, None if in_place else other, materialize=True).written
+    if not in_place:
+        with pnc_vol.File(shown) as f:
+            assert f["g/v"].is_virtual, "the source is as it was"
+    (shown.parent / "source.nc").unlink()
+    (shown.parent / "values.raw").unlink()
+    check_ordinary(other)
+
+
+def test_other_programs_see_the_values(shown: Path, tmp_path: Path) -> None:
+    netCDF4 = pytest.importorskip("netCDF4")
+    pnc_vol.repack(shown, tmp_path / "all.nc", materialize=True)
+    with netCDF4.Dataset(tmp_path / "all.nc") as ds:
+        assert ds["g_v"][:4].tolist() == values()[:4]
+        assert ds["g_v"][4].mask.all(), "what no source has is the fill value"
+
+
+def test_repack_alone_keeps_what_is_shown(shown: Path) -> None:
+    pnc_vol.repack(shown, shown.parent / "again.nc")
+    with pnc_vol.File(shown.parent / "again.nc") as f:
+        assert f["g/v"].is_virtual
+        assert f["g/v"][()].tolist() == values()
+
+
+def test_a_source_that_cannot_be_read_leaves_everything(shown: Path, tmp_path: Path) -> None:
+    (shown.parent / "source.nc").write_bytes(b"nothing of NetCDF")
+    for target in (None, tmp_path / "all.nc"):
+        with pytest.raises(SourceError):
+            pnc_vol.repack(shown, target, materialize=True)
+    assert not (tmp_path / "all.nc").exists()
+    with pnc_vol.File(shown) as f:
+        assert f["g/v"].is_virtual
+        assert sorted(f) == ["g", "hard", "own", "raw", "t"]
+
+
+def test_a_conversion_has_the_values(shown: Path, tmp_path: Path) -> None:
+    convert(shown, tmp_path / "all.h5")
+    with h5py.File(tmp_path / "all.h5") as f:
+        assert not f["g/v"].is_virtual
+        assert f["g/v"][()].tolist() == values()
+        assert f["raw"][()].tolist() == [0, 1, 2, 3, 4]
