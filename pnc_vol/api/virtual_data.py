@@ -116,22 +116,31 @@ class _Sources:
             self.closing.callback(found.close)
         return found
 
-    def found(self, shape: Shape) -> Iterator[_Found]:
-        """The sources that are there."""
+    def found(self, shape: Shape, asked: list[Indices]) -> Iterator[_Found]:
+        """The sources that are there, of elements that are asked for; no others are opened."""
         for source in self.node.away.sources:
             if not source.is_numbered:
+                if source.to.unlimited < 0 and not _meet(asked, source.to.indices()):
+                    continue
                 dataset = self.dataset(source.file, _plain(source.name) if "%" in source.name else source.name)
                 if dataset is not None:
                     yield _Found(source, -1, dataset)
                 continue
             along = source.to.axes[source.to.unlimited]
             for number in range(along.whole(shape[source.to.unlimited])):
-                dataset = self.numbered(source, number)
+                first = along.start + number * along.stride
+                mine = [range(first, first + along.block)]
+                dataset = self.numbered(source, number) if _meet([asked[source.to.unlimited]], mine) else None
                 if dataset is not None:
                     yield _Found(source, number, dataset)
 
     def numbered(self, source: Source, number: int) -> Any:
         return self.dataset(_with_number(source.file, number), _with_number(source.name, number))
+
+
+def _meet(asked: Sequence[Indices], there: Sequence[Indices]) -> bool:
+    """Whether two regions have an element in common."""
+    return all(len(common(one, other)[0]) for one, other in zip(asked, there, strict=True))
 
 
 def _with_number(name: str, number: int) -> str:
@@ -343,7 +352,7 @@ def read(oid: DatasetID, selection: Selection) -> Array:
     if out.size:
         asked = _asked(selection)
         with _Sources(oid, "r") as sources:
-            for found in sources.found(node.shape):
+            for found in sources.found(node.shape, asked):
                 whole = _piece(found, asked)
                 for piece in () if whole is None else _parts(whole, dtype.itemsize):
                     _put(out, piece.places, _read_piece(found, piece, dtype))
@@ -431,7 +440,7 @@ def write(oid: DatasetID, selection: Selection, values: Any, fields: tuple[str, 
     if not array.size:
         return
     with _Sources(oid, "r+") as sources:
-        pieces = [(found, _piece(found, asked)) for found in sources.found(node.shape)]
+        pieces = [(found, _piece(found, asked)) for found in sources.found(node.shape, asked)]
         if sum(prod(map(len, piece.places)) for _, piece in pieces if piece is not None) < array.size:
             raise SourceError(
                 f"{node.path!r} is a virtual dataset, and no source has some of the elements to be written"
