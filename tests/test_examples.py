@@ -362,3 +362,12 @@ def test_remote(tmp_path: Path) -> None:
     assert "/t: (40, 200, 300), K; opened with 2 requests" in out
     assert "t[7, :2, :3] = [[420000.0, 420001.0, 420002.0], [420300.0, 420301.0, 420302.0]]; 3 requests" in out
     assert "means of four records: [29999.5, 629999.5, 1229999.5, 1829999.5]" in out
+
+
+def test_data_elsewhere(tmp_path: Path) -> None:
+    out = run("14_data_elsewhere.py", "days", cwd=tmp_path)
+    assert "days 4 means [15.0, 16.0, 17.0, 18.0]" in out
+    assert "counts [12, 13, 14]" in out
+    with pnc_vol.File(tmp_path / "days/whole.nc") as f:
+        assert not f["temperature"].is_virtual
+        assert f["temperature"].shape == (4, 24)

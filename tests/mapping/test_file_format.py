@@ -57,6 +57,14 @@ def composite(f: Any) -> None:
     f.create_dataset("tracks", (2,), h5py.vlen_dtype("i4"))[0] = [1, 2, 3, 4, 5]
 
 
+def elsewhere(f: Any) -> None:
+    f["x"] = np.arange(3, dtype="i4")
+    layout = h5py.VirtualLayout((2, 3), "i4")
+    layout[0], layout[1, :2] = h5py.VirtualSource(f["x"]), h5py.VirtualSource("other.nc", "/x", (9,))[1:4:2]
+    f.create_virtual_dataset("both", layout, fillvalue=-1)
+    f.create_dataset("raw", (4,), "<i2", external=[("values.bin", 16, 8)])
+
+
 def links(f: Any) -> None:
     x = f.create_dataset("A/x", (2,), "f4")
     f["soft"] = h5py.SoftLink("/A/x")
@@ -85,7 +93,7 @@ def shapes(f: Any) -> None:
 
 
 EXAMPLES: dict[str, Callable[[Any], None]] = {
-    function.__name__: function for function in (plain, groups, links, types, composite, attributes, shapes)
+    function.__name__: function for function in (plain, groups, links, types, composite, attributes, shapes, elsewhere)
 }
 
 
