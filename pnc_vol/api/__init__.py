@@ -1,10 +1,10 @@
 """The objects that users have: h5py's, over a session.
 
 ===================  ==============================================================================
-`file`               `File`; `arguments`: what it was given, checked;
+`file`               `File`; `file_class`: which may turn out to be h5py's; `arguments`: what it was given, checked;
                      `opening`: a file opened; `hints`: the hints in force and what set them
 `group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``, with
-                     `copied_references`; `paths`: from a name to an object; `linking`: links
+                     `copied_references`, `copying_hdf5`; `paths`: from a name to an object; `linking`: links
 `dataset`            `Dataset`; `posting`: iput, iget; `converting`: astype, asstr, fields, read_direct, with `views`;
                      `regions`: references to elements; `blocks`: rare kinds of index, `MultiBlockSlice`
 `create`             the checks of ``create_dataset``; `fill_values`; `ignored_options`: chunks and filters, which CDF
@@ -15,7 +15,9 @@
                      `pickling`: objects of files that are read travel to other processes
 `ids`                ``obj.id``; `storage_info`: its answers about type, space and creation properties
 `display`            what notebooks show of objects, and ``tree``
-`module`             is_hdf5, get_config, version; `hdf5_drivers`: register_driver; `virtual`: VirtualLayout
+`module`             is_hdf5, get_config, version; `hdf5_drivers`: register_driver
+`virtual`            VirtualLayout, and datasets whose data live elsewhere: `elsewhere_ids`, `virtual_data`, `raw_files`
+`hdf5_files`         HDF5 files that are opened for reading as they are
 `patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides, and their numbers
 `file_options`       the options of `File` for type checkers
 ===================  ==============================================================================

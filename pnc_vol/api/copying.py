@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api import paths
 from pnc_vol.api.copied_references import BLOCK_BYTES, Made, expand_references
+from pnc_vol.api.copying_hdf5 import copy_foreign
 from pnc_vol.api.create import check_version
+from pnc_vol.api.hdf5_files import is_foreign
 from pnc_vol.api.linking import expander
 from pnc_vol.api.objects import HLObject, class_of
 from pnc_vol.errors import OperationError
@@ -27,6 +29,7 @@ from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.format.limits import check_type
 from pnc_vol.mapping.attributes import Attributes, encode_attribute
+from pnc_vol.mapping.elsewhere import add_elsewhere
 from pnc_vol.mapping.links import Hard, TypeNode
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Node
 
@@ -53,9 +56,7 @@ def copy_into(
     with_attrs: bool,
 ) -> None:
     """Copy an object as `Group.copy` does; see there for the arguments and the errors."""
-    if not isinstance(source, (str, bytes, HLObject)) and _hdf5().is_foreign(source):
-        from pnc_vol.api.copying_hdf5 import copy_foreign
-
+    if not isinstance(source, (str, bytes, HLObject)) and is_foreign(source):
         copy_foreign(
             group,
             source,
@@ -107,12 +108,6 @@ def copy_into(
             expand=expand,
             expand_refs=expand_refs,
         )
-
-
-def _hdf5() -> Any:
-    from pnc_vol.api import hdf5_files
-
-    return hdf5_files
 
 
 def _copy_object(
@@ -267,8 +262,6 @@ def _copy_dataset(
 
 def _copy_elsewhere(node: Any, target: OpenFile, parent: GroupNode, name: str, *, with_attrs: bool) -> DatasetNode:
     """Copy what says where the data are, as HDF5 does: they stay where they are."""
-    from pnc_vol.mapping.elsewhere import add_elsewhere
-
     made = add_elsewhere(target.defs.tree, parent, name, node.element, node.maxshape, node.away)
     made.made_axes = [Axis(label=axis.label) for axis in node.axes]
     made.ignored, made.prefixes = dict(node.ignored), dict(node.prefixes)

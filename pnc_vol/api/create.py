@@ -41,6 +41,7 @@ __all__ = [
     "OURS",
     "Plan",
     "check_version",
+    "fill_values",
     "plain",
     "plan",
     "refusals",

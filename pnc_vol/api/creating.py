@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api import create, paths
+from pnc_vol.api.create import fill_values
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID
 from pnc_vol.api.ignored_options import given_options, warn_of_storage
@@ -29,7 +30,7 @@ from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import elsewhere_ids, fill_values, virtual
+    from pnc_vol.api import virtual
     from pnc_vol.api.group import Group
     from pnc_vol.api.virtual import VirtualLayout
     from pnc_vol.extents import selection
@@ -37,9 +38,8 @@ if TYPE_CHECKING:
     from pnc_vol.mapping import named_dims
 else:
     named_dims, selection = late("pnc_vol.mapping.named_dims"), late("pnc_vol.extents.selection")
-    fill_values = late("pnc_vol.api.fill_values")
     # few datasets have their data elsewhere
-    elsewhere_ids, virtual = late("pnc_vol.api.elsewhere_ids"), late("pnc_vol.api.virtual")
+    virtual = late("pnc_vol.api.virtual")
 
 __all__ = ["Creating"]
 
@@ -314,7 +314,7 @@ class Creating(HLObject, MutableMappingHDF5):
             if not isinstance(found, Dataset):
                 raise TypeError(f"Incompatible object ({type(found).__name__}) already exists")
             if not kwds.keys().isdisjoint(("efile_prefix", "virtual_prefix")) and found._node.away is not None:
-                elsewhere_ids.look_first_in(found, kwds)
+                virtual.look_first_in(found, kwds)
             wanted = (shape,) if isinstance(shape, int) else shape
             if wanted != found.shape:
                 if "maxshape" not in kwds:
@@ -359,7 +359,7 @@ class Creating(HLObject, MutableMappingHDF5):
         if not kwds.keys().isdisjoint(create.OURS):
             raise NotYetError(f"{', '.join(create.OURS)} have no meaning for data in raw files; leave them out")
         plan = create.plan(shape, dtype, data, kwds)
-        return elsewhere_ids.make_external(self, name, plan, external, kwds)  # type: ignore[arg-type]
+        return virtual.make_external(self, name, plan, external, kwds)  # type: ignore[arg-type]
 
     def create_virtual_dataset(self, name: Any, layout: Any, fillvalue: Any = None) -> Dataset:
         """Make a dataset that shows elements of other datasets.

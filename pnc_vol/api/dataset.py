@@ -34,11 +34,12 @@ from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import fill_values
+    from pnc_vol.api import elsewhere_ids, fill_values
     from pnc_vol.api.dims import DimensionManager
     from pnc_vol.file.open_file import OpenFile
 else:
     fill_values = late("pnc_vol.api.fill_values")
+    elsewhere_ids = late("pnc_vol.api.elsewhere_ids")
 
 __all__ = ["Dataset", "dataset_of"]
 
@@ -78,6 +79,8 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
     def __init__(self, bind: ObjectID, *, readonly: bool = False) -> None:
         if not isinstance(bind, DatasetID):
             raise ValueError(f"{bind} is not a DatasetID")
+        if bind.node.away is not None and type(bind) is DatasetID:
+            bind = elsewhere_ids.ElsewhereID(bind.handle, bind.node)
         self._id = bind
 
     # ------------------------------------------------------------------------------------ what it is

@@ -1,6 +1,7 @@
 """What `.id` is of a dataset whose data live elsewhere, and what goes from there to its data.
 
-Knows: the two kinds of such datasets. Does not know: how they are read (`virtual_data`, `raw_files`).
+Knows: the two kinds of such datasets. Does not know: how they are read (`virtual_data`, `raw_files`), how they are made
+(`virtual`).
 
 Rules
 -----
@@ -11,27 +12,92 @@ Rules
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api import raw_files, virtual, virtual_data
+from pnc_vol.api import raw_files, virtual_data
 from pnc_vol.api.ids import DatasetID, Handle
-from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
+from pnc_vol.api.module import UNLIMITED
+from pnc_vol.api.storage_info import ElsewhereProperties, Space
 from pnc_vol.extents.model import Selection
-from pnc_vol.mapping.elsewhere import Elsewhere, element_of
+from pnc_vol.mapping.elsewhere import Elsewhere, Evenly, Region
 
 if TYPE_CHECKING:
-    from pnc_vol.api import create
-    from pnc_vol.api.dataset import Dataset
-    from pnc_vol.api.group import Group
     from pnc_vol.api.storage_info import CreationProperties
     from pnc_vol.file.open_file import OpenFile
 
-__all__ = ["ElsewhereID", "look_first_in", "make_external"]
+__all__ = ["ElsewhereID", "VDSmap"]
+
+Shape = tuple[int, ...]
+
+
+class RegionSpace(Space):
+    """The elements of a region, as h5py's dataspaces show them.
+
+    region : Region
+    """
+
+    def __init__(self, region: Region) -> None:
+        super().__init__(region.shape, region.shape)
+        object.__setattr__(self, "region", region)
+
+    region: Region
+
+    def get_regular_hyperslab(self) -> tuple[Shape, Shape, Shape, Shape]:
+        """Start, stride, count and block of each axis; a count of ``UNLIMITED`` has no limit.
+
+        Raises
+        ------
+        ValueError
+            Lists of indices are no such hyperslab.
+        """
+        if not self.is_regular_hyperslab():
+            raise ValueError("Not a regular hyperslab selection")
+        rows = [(a.start, a.stride, UNLIMITED if a.count is None else a.count, a.block) for a in self._evenly()]
+        start, stride, count, block = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return start, stride, count, block
+
+    def _evenly(self) -> list[Evenly]:
+        return [along for along in self.region.axes if isinstance(along, Evenly)]
+
+    def is_regular_hyperslab(self) -> bool:
+        """Whether the elements along each axis are evenly spaced blocks."""
+        return len(self._evenly()) == len(self.region.axes)
+
+    def get_select_type(self) -> int:
+        """``h5s.SEL_HYPERSLABS``."""
+        return 2
+
+    def get_select_npoints(self) -> int:
+        """How many elements there are; an unlimited selection has those of one block."""
+        return prod(self.region.counts())
+
+    def get_select_bounds(self) -> tuple[Shape, Shape]:
+        """The first and the last element along each axis."""
+        ends = self.region.ends()
+        first = [along.start if isinstance(along, Evenly) else along[0] for along in self.region.axes]
+        return tuple(first), tuple(max(end - 1, low) for end, low in zip(ends, first, strict=True))
+
+
+class VDSmap(NamedTuple):
+    """A part of a virtual dataset and what it shows.
+
+    vspace, src_space : RegionSpace, the elements of the virtual dataset, and those of the source.
+    file_name, dset_name : str, the source.
+    """
+
+    vspace: RegionSpace
+    file_name: str
+    dset_name: str
+    src_space: RegionSpace
+
+
+def maps_of(away: Elsewhere) -> list[VDSmap]:
+    """What ``ds.virtual_sources()`` gives."""
+    return [VDSmap(RegionSpace(to), file, name, RegionSpace(of)) for to, file, name, of in away.sources or ()]
 
 
 class ElsewhereID(DatasetID):
@@ -70,14 +136,12 @@ class ElsewhereID(DatasetID):
         segments = self.node.away.segments
         return None if segments is None else raw_files.shown(segments)
 
-    def sources(self) -> list[virtual.VDSmap]:
+    def sources(self) -> list[VDSmap]:
         """What ``ds.virtual_sources()`` gives."""
-        return virtual.maps_of(self.node.away)
+        return maps_of(self.node.away)
 
     def get_create_plist(self) -> CreationProperties:
         """The creation properties of the dataset."""
-        from pnc_vol.api.storage_info import ElsewhereProperties
-
         away = self.check_node().away
         plain = super().get_create_plist()
         has_fill = away.fill is not None
@@ -92,33 +156,3 @@ class ElsewhereID(DatasetID):
         """None: no element is in this file."""
         self.check()
         return None
-
-
-def make_external(group: Group, name: Any, plan: create.Plan, external: Any, options: dict[str, Any]) -> Dataset:
-    """Make a dataset whose data lie in raw files; see ``create_dataset(external=...)``."""
-    dtype, shape = plan.element.dtype, plan.shape
-    filters = ("compression", "shuffle", "fletcher32", "scaleoffset")
-    if options.get("chunks") or any(key in plan.ignored for key in filters):
-        raise DefinitionError("external storage not supported with chunked layout; leave chunks and filters out")
-    if shape is None:
-        raise NotYetError("an Empty dataset has no elements that could be in raw files; leave external= out")
-    if dtype.hasobject:
-        raise ConversionError(f"{dtype!r}: raw files hold numbers, strings of fixed length, and compounds of these")
-    nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
-    away = Elsewhere(shape, virtual.fill_bytes(options.get("fillvalue"), dtype), None, ())
-    away = away._replace(segments=raw_files.segments_of(external, nbytes))
-    made = virtual.make(group, name, element_of(dtype), plan.maxshape, away, _prefixes(options))
-    if "track_order" in plan.ignored:
-        made.id.node.ignored = {"track_order": True}
-    if plan.data is not None and plan.data.size:
-        made[...] = plan.data
-    return made
-
-
-def look_first_in(dataset: Any, options: Mapping[str, Any]) -> None:
-    """Look for the files of a dataset in the folders of these options first, in this process."""
-    dataset.id.node.prefixes = _prefixes(options)
-
-
-def _prefixes(options: Mapping[str, Any]) -> dict[str, str]:
-    return {key: os.fsdecode(options[key]) for key in ("efile_prefix", "virtual_prefix") if options.get(key)}

@@ -5,6 +5,7 @@ Knows: that a file may be one of HDF5. Does not know: how one is opened (`hdf5_f
 
 from __future__ import annotations
 
+import inspect
 from abc import ABCMeta
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,9 @@ from pnc_vol.errors import NotCDFError
 from pnc_vol.late import late
 
 if TYPE_CHECKING:
-    import inspect
-
     from pnc_vol.api import hdf5_files
 else:
-    inspect, hdf5_files = late("inspect"), late("pnc_vol.api.hdf5_files")
+    hdf5_files = late("pnc_vol.api.hdf5_files")
 
 __all__ = ["FileClass"]
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnc_vol.api import paths
+from pnc_vol.api import hdf5_files, paths
 from pnc_vol.api.ids import Handle, ObjectID
 from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink, class_of
 from pnc_vol.errors import (
@@ -33,7 +33,6 @@ from pnc_vol.errors import (
     NotFoundError,
     OperationError,
 )  # fmt: skip
-from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft, TypeNode, remove
 from pnc_vol.mapping.tree import GroupNode
@@ -42,9 +41,6 @@ if TYPE_CHECKING:
     from pnc_vol.api import hdf5_files
     from pnc_vol.api.group import Group
     from pnc_vol.settings.options import Options
-else:
-    hdf5_files = late("pnc_vol.api.hdf5_files")
-
 __all__ = [
     "expander", "follow", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places",
     "remove", "why_not",

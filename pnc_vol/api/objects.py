@@ -29,7 +29,6 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api import attrs, display
-    from pnc_vol.api import elsewhere_ids as elsewhere
     from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
@@ -40,8 +39,6 @@ else:
     # Notebooks alone show HTML.
     display = late("pnc_vol.api.display")
     attrs = late("pnc_vol.api.attrs")
-    # Few datasets have their data elsewhere.
-    elsewhere = late("pnc_vol.api.elsewhere_ids")
 
 __all__ = ["Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink", "class_of", "stands_for", "wrap"]
 
@@ -81,9 +78,7 @@ def wrap(handle: Handle, node: Any) -> Any:
     node : GroupNode, DatasetNode or TypeNode
     """
     if isinstance(node, DatasetNode):
-        return _classes["dataset"](
-            DatasetID(handle, node) if node.away is None else elsewhere.ElsewhereID(handle, node)
-        )
+        return _classes["dataset"](DatasetID(handle, node))
     if isinstance(node, GroupNode):
         return _classes["group"](GroupID(handle, node))
     return Datatype(TypeID(handle, node))

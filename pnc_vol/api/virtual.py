@@ -14,95 +14,28 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Iterator
-from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api import paths
+from pnc_vol.api import paths, raw_files
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.module import UNLIMITED
 from pnc_vol.api.objects import Datatype, wrap
-from pnc_vol.api.storage_info import Space
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, OperationError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
 from pnc_vol.mapping.elsewhere import Elsewhere, Evenly, Region, Source, add_elsewhere, element_of, problem
 
 if TYPE_CHECKING:
+    from pnc_vol.api import create
     from pnc_vol.api.group import Group
 
-__all__ = ["VDSmap", "VirtualLayout", "VirtualSource", "building", "make_virtual", "maps_of"]
+__all__ = ["VirtualLayout", "VirtualSource", "building", "look_first_in", "make_external", "make_virtual"]
 
 Shape = tuple[int, ...]
 Limits = tuple[int | None, ...]
-
-
-class RegionSpace(Space):
-    """The elements of a region, as h5py's dataspaces show them.
-
-    region : Region
-    """
-
-    def __init__(self, region: Region) -> None:
-        super().__init__(region.shape, region.shape)
-        object.__setattr__(self, "region", region)
-
-    region: Region
-
-    def get_regular_hyperslab(self) -> tuple[Shape, Shape, Shape, Shape]:
-        """Start, stride, count and block of each axis; a count of ``UNLIMITED`` has no limit.
-
-        Raises
-        ------
-        ValueError
-            Lists of indices are no such hyperslab.
-        """
-        if not self.is_regular_hyperslab():
-            raise ValueError("Not a regular hyperslab selection")
-        rows = [(a.start, a.stride, UNLIMITED if a.count is None else a.count, a.block) for a in self._evenly()]
-        start, stride, count, block = zip(*rows, strict=True) if rows else ((), (), (), ())
-        return start, stride, count, block
-
-    def _evenly(self) -> list[Evenly]:
-        return [along for along in self.region.axes if isinstance(along, Evenly)]
-
-    def is_regular_hyperslab(self) -> bool:
-        """Whether the elements along each axis are evenly spaced blocks."""
-        return len(self._evenly()) == len(self.region.axes)
-
-    def get_select_type(self) -> int:
-        """``h5s.SEL_HYPERSLABS``."""
-        return 2
-
-    def get_select_npoints(self) -> int:
-        """How many elements there are; an unlimited selection has those of one block."""
-        return prod(self.region.counts())
-
-    def get_select_bounds(self) -> tuple[Shape, Shape]:
-        """The first and the last element along each axis."""
-        ends = self.region.ends()
-        first = [along.start if isinstance(along, Evenly) else along[0] for along in self.region.axes]
-        return tuple(first), tuple(max(end - 1, low) for end, low in zip(ends, first, strict=True))
-
-
-class VDSmap(NamedTuple):
-    """A part of a virtual dataset and what it shows.
-
-    vspace, src_space : RegionSpace, the elements of the virtual dataset, and those of the source.
-    file_name, dset_name : str, the source.
-    """
-
-    vspace: RegionSpace
-    file_name: str
-    dset_name: str
-    src_space: RegionSpace
-
-
-def maps_of(away: Elsewhere) -> list[VDSmap]:
-    """What ``ds.virtual_sources()`` gives."""
-    return [VDSmap(RegionSpace(to), file, name, RegionSpace(of)) for to, file, name, of in away.sources or ()]
 
 
 def _limits(value: int | Limits) -> Shape:
@@ -375,3 +308,33 @@ def make(
             tree.take_back(first, None if where is None else where.group, "" if where is None else where.first_new)
             raise
         return group._named(wrap(group.id.handle, node), name)  # type: ignore[no-any-return]
+
+
+def make_external(group: Group, name: Any, plan: create.Plan, external: Any, options: dict[str, Any]) -> Dataset:
+    """Make a dataset whose data lie in raw files; see ``create_dataset(external=...)``."""
+    dtype, shape = plan.element.dtype, plan.shape
+    filters = ("compression", "shuffle", "fletcher32", "scaleoffset")
+    if options.get("chunks") or any(key in plan.ignored for key in filters):
+        raise DefinitionError("external storage not supported with chunked layout; leave chunks and filters out")
+    if shape is None:
+        raise NotYetError("an Empty dataset has no elements that could be in raw files; leave external= out")
+    if dtype.hasobject:
+        raise ConversionError(f"{dtype!r}: raw files hold numbers, strings of fixed length, and compounds of these")
+    nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    away = Elsewhere(shape, fill_bytes(options.get("fillvalue"), dtype), None, ())
+    away = away._replace(segments=raw_files.segments_of(external, nbytes))
+    made = make(group, name, element_of(dtype), plan.maxshape, away, _prefixes(options))
+    if "track_order" in plan.ignored:
+        made.id.node.ignored = {"track_order": True}
+    if plan.data is not None and plan.data.size:
+        made[...] = plan.data
+    return made
+
+
+def look_first_in(dataset: Any, options: Mapping[str, Any]) -> None:
+    """Look for the files of a dataset in the folders of these options first, in this process."""
+    dataset.id.node.prefixes = _prefixes(options)
+
+
+def _prefixes(options: Mapping[str, Any]) -> dict[str, str]:
+    return {key: os.fsdecode(options[key]) for key in ("efile_prefix", "virtual_prefix") if options.get(key)}

@@ -18,7 +18,7 @@ import errno
 import os
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def repack(
     record_align: int | None = None,
     overwrite: bool = False,
     materialize: bool = False,
-    external_links: str = "below",
+    external_links: Literal["below", "any"] = "below",
     dry_run: bool = False,
     progress: Progress | None = None,
     comm: Any = None,
@@ -169,7 +169,7 @@ def repack(
             "repack() runs in one process: call it on one rank, without comm=, after all ranks have closed the file"
         )
     asked = {"header_reserve": header_reserve, "var_align": var_align, "record_align": record_align, "format": format}
-    given = {name: value for name, value in asked.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     done = repack_on(REAL, source, target, overwrite=overwrite, dry_run=dry_run, progress=progress, **given)
     if not materialize or dry_run:
         return done

@@ -18,6 +18,7 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `references`          references to objects and regions
 `composite`           types that take several variables: compounds, arrays of varying length, references
 `composite_assembly`  datasets of such types, put together from the variables of a header
+`elsewhere`           datasets whose data live elsewhere: their marker, and which elements of a source are asked for
 `conventions`         what a variable's element means: NetCDF's conventions first, then our marker
 `describe`            data types as JSON, for markers
 `literals`            values that NetCDF attributes cannot have, as JSON
