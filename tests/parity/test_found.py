@@ -159,7 +159,7 @@ def weights_are_loaded_with_care(module: Any, file: Any) -> Any:
 
 @case
 def plans_for_virtual_datasets(module: Any, file: Any) -> Any:
-    """They can be made: it is the virtual dataset that is refused."""
+    """What is refused while one is made is refused as by h5py."""
     file["x"] = np.arange(6).reshape(2, 3)
     ds, path = module.VirtualSource(file["x"]), module.VirtualSource("a", "x", (20, 30), "i4", (None, 30))
     told = [(source.name, source.shape, source.maxshape, np.dtype(source.dtype)) for source in (ds, path)]

@@ -8,7 +8,7 @@ A test of the list that does not pass any more is a failure here, and so is one 
 what is in ``not_reopened.tsv`` with a reason, and over a node-local cache that the environment asks for; and in
 subfiles (``pnc_layout=blob``), except for what is in ``not_in_subfiles.tsv``.
 ``not_passing.tsv`` has a reason for each test that could pass and does not. What is in none of them needs HDF5
-itself: its files, its low-level functions, single writers, virtual datasets.
+itself: its files, its low-level functions, single writers.
 """
 
 from __future__ import annotations
