@@ -24,7 +24,7 @@ __all__ = [
     "OperationError",
     "PncVolError", "PncVolWarning", "RangeError", "RankError", "ReadOnlyError", "ReadOnlyKeyError", "RemoteError",
     "RequestPendingError", "SelectionError", "SelectionIndexError", "SelectionTypeError", "SelectionValueError",
-    "ShortFileError", "ShortFileWarning", "SyncError", "TruncatedHeaderError",
+    "ShortFileError", "ShortFileWarning", "SourceError", "SyncError", "TruncatedHeaderError",
 ]  # fmt: skip
 
 

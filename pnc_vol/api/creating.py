@@ -403,6 +403,11 @@ class Creating(HLObject, MutableMappingHDF5):
             As of `VirtualLayout`.
         fillvalue : scalar, optional
 
+        Raises
+        ------
+        ValueError, NotYetError
+            As `create_virtual_dataset`, at the end of the block.
+
         Examples
         --------
         >>> with pnc_vol.File("built.nc", "w") as f:
