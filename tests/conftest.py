@@ -21,7 +21,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pnc_vol import plugins
-from pnc_vol.testing.mpi import remove_segments
 
 if sys.dont_write_bytecode and not sys.pycache_prefix:
     # The tests start hundreds of processes, and each would spend half of its time compiling what it imports. Who wants
@@ -240,6 +239,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["left_out"] = _left_out
     else:
         # of tests that kill ranks
+        from segments import remove_segments
+
         remove_segments()
 
 

@@ -8,28 +8,20 @@ Rules
 1. The launcher beside the running Python comes first: it belongs to the MPI library that mpi4py loads there.
 2. A rank that raises ends all (``python -m mpi4py``); a job that hangs is killed, by the launcher at the time limit and
    by this process some seconds later. No process outlives the test.
-3. Ranks that are killed leave the shared memory of MPICH, some 5 MB each, until the machine is started again: it is
-   removed here (`remove_segments`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import glob
 import importlib.util
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
-__all__ = ["find_mpiexec", "flavour", "missing", "remove_segments", "run_mpi"]
-
-_NEW = 5.0
-"""Seconds in which a piece of shared memory that nobody has mapped may still be mapped."""
+__all__ = ["find_mpiexec", "flavour", "missing", "run_mpi"]
 
 
 @functools.cache
@@ -122,8 +114,6 @@ def run_mpi(
         late = True
     # A launcher that is told to end may call that a success.
     done = subprocess.CompletedProcess(command, job.returncode or (-signal.SIGKILL if late else 0), out, err)
-    if done.returncode:
-        remove_segments()
     # The launchers' own time limits end the job with a number of their own, so the clock's verdict is in the text.
     if check and done.returncode:
         raise AssertionError(
@@ -131,28 +121,6 @@ def run_mpi(
             f"--- stdout\n{out[-8000:]}\n--- stderr\n{err[-8000:]}"
         )
     return done
-
-
-def remove_segments() -> int:
-    """Remove the shared memory that killed ranks of MPICH left; how many pieces.
-
-    Nobody else's: what a process has mapped stays, and what was made in the last seconds, which may be about to be.
-    """
-    left = glob.glob("/dev/shm/mpich_shm_*")
-    if not left:
-        return 0
-    mapped = set()
-    for maps in glob.glob("/proc/[0-9]*/maps"):
-        with contextlib.suppress(OSError), open(maps) as lines:
-            mapped |= set(re.findall(r"/dev/shm/mpich_shm_\w+", lines.read()))
-    removed = 0
-    for path in left:
-        # it may go, and may be another user's
-        with contextlib.suppress(OSError):
-            if path not in mapped and time.time() - os.stat(path).st_mtime > _NEW:
-                os.unlink(path)
-                removed += 1
-    return removed
 
 
 def _environment(timeout: float) -> dict[str, str]:

@@ -30,10 +30,11 @@ from contextlib import suppress
 from typing import Any
 
 import stand_in
+from segments import remove_segments
 from stand_in import MESSAGE
 
 import pnc_vol
-from pnc_vol.testing.mpi import find_mpiexec, remove_segments
+from pnc_vol.testing.mpi import find_mpiexec
 
 LIMIT = 60
 """Seconds of a job."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import sys
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pnc_vol.testing.mpi import find_mpiexec, missing, remove_segments, run_mpi
+from pnc_vol.testing.mpi import find_mpiexec, missing, run_mpi
 
 PROGRAM = Path(__file__).with_name("launched.py")
 
@@ -47,23 +46,6 @@ def test_a_job_that_hangs_is_killed_and_says_what_it_said(tmp_path: Path) -> Non
     while any(os.path.exists(f"/proc/{pid}") for pid in started):
         assert time.monotonic() < deadline, "a rank outlived its job"
         time.sleep(0.05)
-
-
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no memory file system")
-def test_what_killed_ranks_leave_in_memory_is_removed() -> None:
-    """What a process has mapped, and what is new, may be of a job that runs."""
-    left, used, new = (Path(f"/dev/shm/mpich_shm_{kind}_{os.getpid()}") for kind in ("left", "used", "new"))
-    for path in (left, used, new):
-        path.write_bytes(bytes(4096))
-    try:
-        for path in (left, used):
-            os.utime(path, (0, 0))
-        with used.open("r+b") as f, mmap.mmap(f.fileno(), 4096):
-            assert remove_segments() >= 1 or not left.exists(), "another process of the tests may be first"
-            assert [path.exists() for path in (left, used, new)] == [False, True, True]
-    finally:
-        for path in (left, used, new):
-            path.unlink(missing_ok=True)
 
 
 def test_the_launcher_beside_this_python_comes_first() -> None:
