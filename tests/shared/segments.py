@@ -1,4 +1,4 @@
-"""The shared memory of MPICH, some 5 MB for each rank, which ranks that are killed leave until the machine is restarted."""
+"""The shared memory of MPICH, some 5 MB for each rank, which killed ranks leave until the machine is restarted."""
 
 from __future__ import annotations
 
