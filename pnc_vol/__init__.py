@@ -62,8 +62,7 @@ if TYPE_CHECKING:
     from pnc_vol.convert.report import LossError
     from pnc_vol.extents.decomposition import Decomposition
     from pnc_vol.file.deferred import finalize
-    from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
-    from pnc_vol.mapping.special import (
+    from pnc_vol.mapping.dtypes import (
         Empty,
         check_complex_dtype,
         check_dtype,
@@ -79,6 +78,7 @@ if TYPE_CHECKING:
         string_dtype,
         vlen_dtype,
     )
+    from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
     from pnc_vol.queue.request import Request
     from pnc_vol.recovery import replay
     from pnc_vol.xarray.writing import to_netcdf as to_netcdf
@@ -121,7 +121,7 @@ _WHERE = {
     "replay": "recovery",
     **dict.fromkeys(("UNLIMITED", "get_config", "is_hdf5", "version"), "api.module"),
     **dict.fromkeys(("Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink"), "api.objects"),
-    **dict.fromkeys(_SPECIAL, "mapping.special"),
+    **dict.fromkeys(_SPECIAL, "mapping.dtypes"),
     **dict.fromkeys(("Reference", "RegionReference", "ref_dtype", "regionref_dtype"), "mapping.references"),
     **dict.fromkeys(("VirtualLayout", "VirtualSource"), "api.virtual"),
     **dict.fromkeys(("register_driver", "registered_drivers", "unregister_driver"), "api.hdf5_drivers"),

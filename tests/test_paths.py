@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from plain_header import read_plainly
 
 import pnc_vol
-from pnc_vol.queue import backlog
+from pnc_vol.queue import stores
 
 SHAPE = (6, 7)
 TYPES = ["i1", "u1", "i2", "i4", "u4", "i8", "u8", "f4", "f8", ">i2", ">f8"]
@@ -171,7 +171,7 @@ def test_reading_beside_posts(
     wanted = np.zeros(SHAPE, dtype)
     with ExitStack() as stack:
         if sorts:
-            stack.enter_context(patch.multiple(backlog, LEAST_TAIL=1, _LOOKS=0))
+            stack.enter_context(patch.multiple(stores, LEAST_TAIL=1, _LOOKS=0))
         f = stack.enter_context(pnc_vol.File("beside.nc", "w", driver="memory"))
         x = made(f, dtype, grows)
         if in_file:

@@ -25,10 +25,8 @@ from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow, to_file
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.backlog import ROW_COST
-from pnc_vol.queue.batches import Batch, RowsOf
-from pnc_vol.queue.rows import Rows, Tables
-from pnc_vol.queue.stores import Capabilities, Store, StoreContext, register
+from pnc_vol.queue.batches import Batch, Rows, RowsOf, Tables
+from pnc_vol.queue.stores import ROW_COST, Capabilities, Store, StoreContext, register
 
 Bytes = npt.NDArray[np.uint8]
 

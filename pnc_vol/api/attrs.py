@@ -24,7 +24,7 @@ from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
 from pnc_vol.mapping.attributes import PLAIN_TYPES, Attribute, Attributes, fitting, make_attribute
-from pnc_vol.mapping.special import Empty
+from pnc_vol.mapping.dtypes import Empty
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pnc_vol.api.ids import DatasetID
 from pnc_vol.api.objects import HLObject
-from pnc_vol.mapping.special import check_string_dtype
+from pnc_vol.mapping.dtypes import check_string_dtype
 
 if TYPE_CHECKING:
     from pnc_vol.api.dataset import Dataset

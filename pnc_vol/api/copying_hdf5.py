@@ -19,7 +19,7 @@ from pnc_vol.api.copied_references import BLOCK_BYTES
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, SoftLink, class_of
 from pnc_vol.errors import OperationError
 from pnc_vol.extents.blocks import blocks
-from pnc_vol.mapping.special import check_ref_dtype
+from pnc_vol.mapping.dtypes import check_ref_dtype
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:

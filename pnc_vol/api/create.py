@@ -17,31 +17,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 from math import prod
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, did_you_mean
-from pnc_vol.late import late
-from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for
-from pnc_vol.mapping.special import is_empty
+from pnc_vol.mapping import encoding
+from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for, is_empty
 from pnc_vol.warn import warn_outside
-
-if TYPE_CHECKING:
-    from pnc_vol.api import fill_values
-    from pnc_vol.mapping import composite, encoding
-else:
-    # most datasets have none
-    fill_values = late("pnc_vol.api.fill_values")
-    composite, encoding = late("pnc_vol.mapping.composite"), late("pnc_vol.mapping.encoding")
 
 __all__ = [
     "OURS",
     "Plan",
     "check_version",
-    "fill_values",
     "plain",
     "plan",
     "refusals",
@@ -147,10 +137,13 @@ def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan
     limits = _maxshape(options.get("maxshape"), full)
     ignored = check_storage(full, limits, element.dtype, options)
     fill: Any = options.get("fillvalue")
-    if fill is not None and element.kind != "composite":
-        element, fill = fill_values.fill_bytes(fill, element)
-    elif fill is not None:
-        fill = fill_values.checked_fill(fill, element)
+    if fill is not None:
+        from pnc_vol.api import fill_values
+
+        if element.kind != "composite":
+            element, fill = fill_values.fill_bytes(fill, element)
+        else:
+            fill = fill_values.checked_fill(fill, element)
     return Plan(element, full, limits, fill, ignored, array)
 
 
@@ -240,6 +233,8 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any]
     else:
         element = element_for(wanted)
         if element.kind == "composite":
+            from pnc_vol.mapping import composite
+
             array = composite.conform(data, element.dtype)
         elif isinstance(data, np.ndarray):
             array = data

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api import create, paths
-from pnc_vol.api.create import fill_values
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID
 from pnc_vol.api.ignored_options import given_options, warn_of_storage
@@ -26,20 +25,12 @@ from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, wrap
 from pnc_vol.errors import NotYetError
-from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import virtual
     from pnc_vol.api.group import Group
     from pnc_vol.api.virtual import VirtualLayout
-    from pnc_vol.extents import selection
     from pnc_vol.file.open_file import OpenFile
-    from pnc_vol.mapping import named_dims
-else:
-    named_dims, selection = late("pnc_vol.mapping.named_dims"), late("pnc_vol.extents.selection")
-    # few datasets have their data elsewhere
-    virtual = late("pnc_vol.api.virtual")
 
 __all__ = ["Creating"]
 
@@ -237,6 +228,8 @@ class Creating(HLObject, MutableMappingHDF5):
             raise TypeError(f"decomposition={decomposition!r}: a pnc_vol.Decomposition is needed")
         made = self.create_dataset(name, shape, dtype, data, **kwds)
         session, node = self._check(), made._node
+        from pnc_vol.mapping import named_dims
+
         try:
             if dims is not None:
                 named_dims.name_axes(node, dims)
@@ -274,8 +267,12 @@ class Creating(HLObject, MutableMappingHDF5):
             if ignored:
                 node.ignored = ignored
             if dims is not None:
+                from pnc_vol.mapping import named_dims
+
                 named_dims.name_axes(node, dims)
             if data is not None and data.size and not session.write_short(node, (), data):
+                from pnc_vol.extents import selection
+
                 session.write(node, selection.select(full or (), ()), data)
         except BaseException:
             session.defs.tree.take_back(first, group, name)
@@ -314,6 +311,8 @@ class Creating(HLObject, MutableMappingHDF5):
             if not isinstance(found, Dataset):
                 raise TypeError(f"Incompatible object ({type(found).__name__}) already exists")
             if not kwds.keys().isdisjoint(("efile_prefix", "virtual_prefix")) and found._node.away is not None:
+                from pnc_vol.api import virtual
+
                 virtual.look_first_in(found, kwds)
             wanted = (shape,) if isinstance(shape, int) else shape
             if wanted != found.shape:
@@ -359,6 +358,8 @@ class Creating(HLObject, MutableMappingHDF5):
         if not kwds.keys().isdisjoint(create.OURS):
             raise NotYetError(f"{', '.join(create.OURS)} have no meaning for data in raw files; leave them out")
         plan = create.plan(shape, dtype, data, kwds)
+        from pnc_vol.api import virtual
+
         return virtual.make_external(self, name, plan, external, kwds)  # type: ignore[arg-type]
 
     def create_virtual_dataset(self, name: Any, layout: Any, fillvalue: Any = None) -> Dataset:
@@ -389,6 +390,8 @@ class Creating(HLObject, MutableMappingHDF5):
         ...     f.create_virtual_dataset("both", layout)[:, 1].tolist()
         [2, 5]
         """
+        from pnc_vol.api import virtual
+
         return virtual.make_virtual(self, name, layout, fillvalue)  # type: ignore[arg-type]
 
     def build_virtual_dataset(
@@ -417,6 +420,8 @@ class Creating(HLObject, MutableMappingHDF5):
         ...     f["twice"][2:4].tolist()
         [3, 1]
         """
+        from pnc_vol.api import virtual
+
         return virtual.building(self, name, shape, dtype, maxshape, fillvalue)  # type: ignore[arg-type]
 
     def _make(self, slot: paths.Slot | None, plan: create.Plan) -> Dataset:
@@ -432,12 +437,16 @@ class Creating(HLObject, MutableMappingHDF5):
                 fillvalue=plan.fillvalue if plan.element.kind != "composite" else None,
             )
             if node.parts and plan.fillvalue is not None:
+                from pnc_vol.api import fill_values
+
                 fill_values.fill_parts(node, plan.fillvalue)
             if plan.ignored:
                 node.ignored = dict(plan.ignored)
             if session.defs.version != 5:
                 session.defs.check_room(node, session.disk)
             if plan.data is not None and plan.data.size and not session.write_short(node, (), plan.data):
+                from pnc_vol.extents import selection
+
                 session.write(node, selection.select(plan.shape or (), ()), plan.data)
         except BaseException:
             # As if it had never been asked for, the groups made on the way included.

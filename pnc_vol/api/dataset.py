@@ -30,16 +30,11 @@ from pnc_vol.api.objects import stands_for
 from pnc_vol.api.paths import text_of
 from pnc_vol.api.posting import Posting, check_scalar, source, target
 from pnc_vol.errors import ConversionError, OperationError, SelectionError, SelectionValueError, printable
-from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import elsewhere_ids, fill_values
     from pnc_vol.api.dims import DimensionManager
     from pnc_vol.file.open_file import OpenFile
-else:
-    fill_values = late("pnc_vol.api.fill_values")
-    elsewhere_ids = late("pnc_vol.api.elsewhere_ids")
 
 __all__ = ["Dataset", "dataset_of"]
 
@@ -80,6 +75,8 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
         if not isinstance(bind, DatasetID):
             raise ValueError(f"{bind} is not a DatasetID")
         if bind.node.away is not None and type(bind) is DatasetID:
+            from pnc_vol.api import elsewhere_ids
+
             bind = elsewhere_ids.ElsewhereID(bind.handle, bind.node)
         self._id = bind
 
@@ -125,6 +122,8 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
     @property
     def fillvalue(self) -> Any:
         """What unwritten elements read as; 0 unless it was given."""
+        from pnc_vol.api import fill_values
+
         return fill_values.fill_of(self._node)
 
     @property

@@ -20,7 +20,7 @@ import numpy as np
 
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import printable
-from pnc_vol.mapping.special import check_enum_dtype, check_ref_dtype, check_string_dtype
+from pnc_vol.mapping.dtypes import check_enum_dtype, check_ref_dtype, check_string_dtype
 
 __all__ = ["MOST", "SHOWN", "Text", "html_of", "tree_of", "type_name"]
 

@@ -25,19 +25,13 @@ from pnc_vol.api.ids import DatasetID, FileID, GroupID, ObjectID, TypeID
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import stands_for
 from pnc_vol.errors import printable
-from pnc_vol.late import late
 from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from pnc_vol.api import pickling
     from pnc_vol.api.file_options import FileOptions
     from pnc_vol.file.report import FlushPlan
-    from pnc_vol.mapping import named_dims
-else:
-    pickling = late("pnc_vol.api.pickling")
-    named_dims = late("pnc_vol.mapping.named_dims")
 
 __all__ = ["File", "RequestsOfFile"]
 
@@ -45,6 +39,8 @@ _in_memory = itertools.count()
 
 
 def _reduced(oid: ObjectID) -> tuple[Any, ...]:
+    from pnc_vol.api import pickling
+
     return pickling.reduced(oid)
 
 
@@ -433,6 +429,8 @@ class File(RequestsOfFile):
         with session.lock:
             session.check_open()
             self._id.handle.check_writable("create dimension")
+            from pnc_vol.mapping import named_dims
+
             named_dims.declare(session.defs.tree, name, size)
 
     @property

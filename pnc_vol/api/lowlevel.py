@@ -22,7 +22,7 @@ from pnc_vol.api import ids, storage_info
 from pnc_vol.api.ignored_options import FILTER_IDS
 from pnc_vol.api.module import get_config, is_hdf5, version
 from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink
-from pnc_vol.mapping import special
+from pnc_vol.mapping import dtypes
 from pnc_vol.mapping.references import Reference, RegionReference
 
 __all__ = ["CONSTANTS", "UNLIMITED", "Standin", "contents"]
@@ -87,7 +87,7 @@ def with_phil(function: F) -> F:
 
 def contents() -> dict[str, dict[str, Any]]:
     """Names and what they are, by the name of the module below ``h5py``."""
-    types_ = {name: getattr(special, name) for name in special.__all__ if name.endswith("_dtype")}
+    types_ = {name: getattr(dtypes, name) for name in dtypes.__all__ if name.endswith("_dtype")}
     named: dict[str, dict[str, Any]] = {
         "_errors": {"silence_errors": silence_errors, "unsilence_errors": silence_errors},
         "_objects": {"ObjectID": ids.ObjectID, "phil": threading.RLock(), "with_phil": with_phil},

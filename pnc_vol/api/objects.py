@@ -24,21 +24,15 @@ import numpy as np
 from pnc_vol.api import paths
 from pnc_vol.api.ids import DatasetID, GroupID, Handle, ObjectID, TypeID
 from pnc_vol.errors import DefinitionError, printable
-from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import attrs, display
     from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
     from pnc_vol.api.regions import RegionProxy
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.mapping.references import Reference
-else:
-    # Notebooks alone show HTML.
-    display = late("pnc_vol.api.display")
-    attrs = late("pnc_vol.api.attrs")
 
 __all__ = ["Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink", "class_of", "stands_for", "wrap"]
 
@@ -156,9 +150,13 @@ class HLObject:
     @property
     def attrs(self) -> AttributeManager:
         """The attributes."""
-        # Asked for at each attribute: what is late is looked up by a call of its own.
-        made = _classes.get("attributes") or _classes.setdefault("attributes", attrs.AttributeManager)
-        return made(self)  # type: ignore[no-any-return]
+        made = _classes.get("attributes")
+        if made is None:
+            # Asked for at each attribute: an import of its own each time would take as long as the rest.
+            from pnc_vol.api.attrs import AttributeManager
+
+            made = _classes["attributes"] = AttributeManager
+        return made(self)
 
     @property
     def ref(self) -> Reference:
@@ -184,6 +182,8 @@ class HLObject:
         return self._id.valid
 
     def _repr_html_(self) -> str:
+        from pnc_vol.api import display
+
         return display.html_of(self)
 
 

@@ -21,7 +21,7 @@ from pnc_vol.api import attrs, dataset, dims, filters, group, lowlevel, mappings
 from pnc_vol.api.lowlevel import Standin
 from pnc_vol.api.module import version
 from pnc_vol.errors import OperationError
-from pnc_vol.mapping import special
+from pnc_vol.mapping import dtypes
 from pnc_vol.optional import note_real, real_modules
 
 __all__ = ["patch", "submodule"]
@@ -59,10 +59,10 @@ def _standins() -> dict[str, types.ModuleType]:
         **found,
         "_hl": {},
         "_hl.attrs": {"AttributeManager": attrs.AttributeManager},
-        "_hl.base": found["_hl.base"] | {name: getattr(m, name) for m in (special, mappings) for name in m.__all__},
+        "_hl.base": found["_hl.base"] | {name: getattr(m, name) for m in (dtypes, mappings) for name in m.__all__},
         "_hl.dataset": {
             "Dataset": dataset.Dataset, "AsStrView": views.AsStrView, "AsTypeView": views.AsTypeView,
-            "FieldsView": views.FieldsView, "Empty": special.Empty,
+            "FieldsView": views.FieldsView, "Empty": dtypes.Empty,
         },
         "_hl.datatype": {"Datatype": objects.Datatype},
         "_hl.dims": {"DimensionManager": dims.DimensionManager, "DimensionProxy": dims.DimensionProxy},

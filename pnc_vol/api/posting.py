@@ -14,16 +14,12 @@ import numpy.typing as npt
 from pnc_vol.api.create import refusals
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionError, SelectionTypeError, SelectionValueError
-from pnc_vol.late import late
-from pnc_vol.mapping.special import Empty
+from pnc_vol.mapping.dtypes import Empty
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
-    from pnc_vol.extents import selection
     from pnc_vol.extents.model import Selection
-else:
-    selection = late("pnc_vol.extents.selection")
 
 __all__ = ["Posting", "check_scalar", "source", "target"]
 
@@ -76,6 +72,8 @@ def target(shape: Shape | None, args: Any) -> Selection:
 
 def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
     """As `select`, with the rarer kinds of index of h5py; text among them raises `for_text`."""
+    from pnc_vol.extents import selection
+
     try:
         return selection.select(shape, args)
     except SelectionTypeError:

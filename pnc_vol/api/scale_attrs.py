@@ -23,8 +23,8 @@ import numpy as np
 from pnc_vol.api import paths
 from pnc_vol.errors import OperationError
 from pnc_vol.mapping.attributes import Attribute
+from pnc_vol.mapping.dtypes import vlen_dtype
 from pnc_vol.mapping.references import Reference, ref_dtype
-from pnc_vol.mapping.special import vlen_dtype
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["assign", "derived", "present", "remove"]

@@ -20,7 +20,7 @@ import numpy as np
 
 from pnc_vol.api.fill_values import fill_of
 from pnc_vol.api.ignored_options import chunks_of, filters_of
-from pnc_vol.mapping.special import (
+from pnc_vol.mapping.dtypes import (
     check_enum_dtype,
     check_opaque_dtype,
     check_ref_dtype,

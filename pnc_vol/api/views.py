@@ -21,7 +21,7 @@ from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueEr
 from pnc_vol.extents.place import elements
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import conform
-from pnc_vol.mapping.special import check_string_dtype
+from pnc_vol.mapping.dtypes import check_string_dtype
 
 if TYPE_CHECKING:
     from pnc_vol.api.dataset import Dataset

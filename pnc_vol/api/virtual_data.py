@@ -32,8 +32,8 @@ from pnc_vol.extents.model import Selection
 from pnc_vol.extents.place import numbers
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import conform
+from pnc_vol.mapping.dtypes import check_string_dtype
 from pnc_vol.mapping.elsewhere import Evenly, Indices, Source, common
-from pnc_vol.mapping.special import check_string_dtype
 
 __all__ = ["current_shape", "read", "write"]
 

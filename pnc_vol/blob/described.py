@@ -18,9 +18,7 @@ from weakref import WeakKeyDictionary
 from pnc_vol.blob.header import BEFORE, DIMIDS, KEPT_RECORDS, MAP, NBLOBS, OF_FILE, SUPPLEMENT, shaped
 from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.errors import FormatError
-from pnc_vol.format.model import Attr, Facts, Header, Var
-from pnc_vol.format.sizes import record_dim
-from pnc_vol.format.types import CHAR, INT, INT64, attr_values
+from pnc_vol.format.model import CHAR, INT, INT64, Attr, Facts, Header, Var, attr_values, record_dim
 
 __all__ = ["Before", "Described", "MapVariables", "described", "is_blob_set"]
 

@@ -27,8 +27,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.file.reads.gathered import Order, order_of, ranges
-from pnc_vol.layout.base import OFFSET
-from pnc_vol.layout.places import ElementMap
+from pnc_vol.layout.base import OFFSET, ElementMap
 
 __all__ = ["Piece", "Variable", "copy", "pieces", "share"]
 

@@ -25,10 +25,8 @@ import numpy as np
 
 from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap, wide_offsets
 from pnc_vol.errors import DefinitionError
-from pnc_vol.format.model import Attr, Dim, Header, Var
-from pnc_vol.format.names import MAX_NAME
-from pnc_vol.format.sizes import record_dim
-from pnc_vol.format.types import CHAR, INT, INT64
+from pnc_vol.format.limits import MAX_NAME
+from pnc_vol.format.model import CHAR, INT, INT64, Attr, Dim, Header, Var, record_dim
 
 __all__ = [
     "BEFORE",

@@ -25,11 +25,10 @@ from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.blob.places import BlobPlace, MapLookup
 from pnc_vol.extents.model import Int64, Runs
-from pnc_vol.format import sizes
+from pnc_vol.format import model
 from pnc_vol.format.model import Header
-from pnc_vol.layout.base import Layout
+from pnc_vol.layout.base import ElementMap, Layout, Place
 from pnc_vol.layout.canonical import CanonicalLayout
-from pnc_vol.layout.places import ElementMap, Place
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 
@@ -79,7 +78,7 @@ class BlobFiles:
         at = variables or [range(first, first + len(uids))] * len(headers)
         begins = [[header.vars[i].begin if i >= 0 else 0 for i in of] for header, of in zip(headers, at, strict=True)]
         self._begins = np.array(begins, np.int64).reshape(len(headers), len(uids))
-        self._strides = np.array([sizes.record_size(header) for header in headers], np.int64)
+        self._strides = np.array([model.record_size(header) for header in headers], np.int64)
 
     def forget_maps(self) -> None:
         """The subfiles may have other maps."""
@@ -153,7 +152,7 @@ class BlobLayout(Layout):
 
     def made_maps(self) -> dict[int, ElementMap]:
         widths = dict(zip(self.uids, self.itemsizes, strict=True))
-        nbytes = sizes.inner_sizes(self.header)
+        nbytes = model.inner_sizes(self.header)
         inner = {
             uid: max(1, n // widths[uid]) if uid in self.record_uids else 0
             for uid, n in zip(self.uids, nbytes, strict=True)

@@ -33,8 +33,7 @@ from pnc_vol.blob.maps import SubfileMap, derived, split_rows
 from pnc_vol.blob.posted_runs import PostedRuns, inner_shape
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.model import Runs
-from pnc_vol.format.model import Header
-from pnc_vol.format.sizes import record_dim
+from pnc_vol.format.model import Header, record_dim
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.ranks.comm import Comm, joined_lists
 

@@ -21,8 +21,7 @@ import numpy as np
 from pnc_vol.blob.index import ElementIndex, Pieces
 from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent
 from pnc_vol.extents.subarrays import coalesced
-from pnc_vol.layout.base import SHIFT
-from pnc_vol.layout.places import Place
+from pnc_vol.layout.base import SHIFT, Place
 
 __all__ = ["BlobPlace", "MapLookup"]
 

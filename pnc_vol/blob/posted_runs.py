@@ -20,8 +20,7 @@ import numpy as np
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import Batch
-from pnc_vol.queue.rows import Item, Listed
+from pnc_vol.queue.batches import Batch, Item, Listed
 
 __all__ = ["PostedRuns", "inner_shape"]
 

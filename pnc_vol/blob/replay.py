@@ -37,7 +37,7 @@ from pnc_vol.file.joining import open_session
 from pnc_vol.file.leftovers import look_after
 from pnc_vol.file.reads.gathered import pattern_of
 from pnc_vol.file.session import Session
-from pnc_vol.format import sizes
+from pnc_vol.format import model
 from pnc_vol.format.encode import encode, header_size
 from pnc_vol.format.model import Header
 from pnc_vol.format.placing import Alignment, place
@@ -188,7 +188,7 @@ def _replay(
     tree = view.defs.tree
     _keep_only(tree, names)
     header, uids = _placed(view, tree, options, chosen=names is not None)
-    on_root(comm, "replay room", lambda: _check_room(target, sizes.data_end(header)))
+    on_root(comm, "replay room", lambda: _check_room(target, model.data_end(header)))
     wanted = _variables(view, tree, header, uids)
     report = BlobReport(
         target,
@@ -209,7 +209,7 @@ def _replay(
             if durable:
                 made.driver.sync()
         _, (report.nbytes,) = comm.agree("replay copied", total=(done,))
-        made.publish(sizes.data_end(header))
+        made.publish(model.data_end(header))
     return report
 
 
@@ -297,8 +297,8 @@ def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -
     layout, files = view.disk.layout, view.file_set
     assert isinstance(files, SubfileSet | Hdf5Set)
     known = files.files
-    step, inner = sizes.record_size(header), sizes.inner_sizes(header)
-    growing = set(sizes.record_vars(header))
+    step, inner = model.record_size(header), model.inner_sizes(header)
+    growing = set(model.record_vars(header))
     made: list[Variable] = []
     for i, uid in enumerate(uids):
         at, node = layout.maps[uid], tree.datasets[uid]

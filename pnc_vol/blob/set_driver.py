@@ -27,10 +27,9 @@ from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap, from_content
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import FormatError, NotSyncedError
+from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, one_extent
-from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
-from pnc_vol.format.model import Header
-from pnc_vol.format.types import TYPES
+from pnc_vol.format.model import TYPES, Header
 from pnc_vol.layout.base import OFFSET, SHIFT
 from pnc_vol.layout.subfiles import by_file, subfile_path
 

@@ -28,12 +28,10 @@ from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError, FormatWarning, ShortFileWarning
 from pnc_vol.format.check import short_data, whole_records
 from pnc_vol.format.decode import decode
-from pnc_vol.format.model import Header, Var
-from pnc_vol.format.sizes import is_record
-from pnc_vol.format.types import CHAR, INT64, TYPES
+from pnc_vol.format.model import CHAR, INT64, TYPES, Header, Var, is_record
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.markers import warn_of
+from pnc_vol.mapping.names import warn_of
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.ranks.comm import Comm, on_root

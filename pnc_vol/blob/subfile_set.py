@@ -48,13 +48,13 @@ from pnc_vol.blob.set_headers import (
 )
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.block_copy import copy_blocks
+from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, Runs
-from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.flush.agree import Agreement, derive_digest
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.layout.places import Place
+from pnc_vol.layout.base import Place
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.queue.batches import Batch

@@ -11,12 +11,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.byte_copy import copy_pieces, joined
+from pnc_vol.drivers.vectored_io import copy_pieces, joined
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Int64, before
 from pnc_vol.format.convert import swap_in_place
-from pnc_vol.queue.batches import RowsOf
-from pnc_vol.queue.rows import Rows
+from pnc_vol.queue.batches import Rows, RowsOf
 from pnc_vol.system.two_threads import in_two_threads
 
 __all__ = ["LogBatch", "log_batches"]

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pnc_vol.errors import LogError
-from pnc_vol.format.widths import MAX_VAR_DIMS
+from pnc_vol.format.model import MAX_VAR_DIMS
 from pnc_vol.mapping.describe import describe, undescribe
 from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.names import is_member_name

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from pnc_vol.append_log.records import Bytes
 from pnc_vol.burst.encoding import FIRST_DATA, ITYPES, KINDS, LONG, VAR, VARA, VARS, Entry
 from pnc_vol.extents.model import Int64, spread
-from pnc_vol.format.widths import MAX_VAR_DIMS
+from pnc_vol.format.model import MAX_VAR_DIMS
 
 __all__ = ["NEW", "OLD", "OLDEST", "Entries", "Fault", "Form", "Rows", "follow"]
 

@@ -16,8 +16,7 @@ from pnc_vol.burst.recent_posts import Packers
 from pnc_vol.extents.model import Runs, Selection
 from pnc_vol.extents.subarrays import as_subarrays
 from pnc_vol.format.convert import Overflow, swap_in_place, to_file
-from pnc_vol.mapping.dtypes import Element
-from pnc_vol.mapping.special import Dtype
+from pnc_vol.mapping.dtypes import Dtype, Element
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = ["LoggedVariable"]

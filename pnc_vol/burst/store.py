@@ -46,10 +46,8 @@ from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Int64, Runs, Selection
 from pnc_vol.format.convert import Overflow
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.backlog import ROW_COST, Backlog
-from pnc_vol.queue.batches import Batch
-from pnc_vol.queue.rows import COLUMNS, Rows, make_rows, pack_row
-from pnc_vol.queue.stores import Capabilities, Store
+from pnc_vol.queue.batches import COLUMNS, Batch, Rows, make_rows, pack_row
+from pnc_vol.queue.stores import ROW_COST, Backlog, Capabilities, Store
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
 from pnc_vol.warn import warn_outside

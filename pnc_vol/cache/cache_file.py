@@ -20,8 +20,8 @@ from pnc_vol.append_log.private_folders import join_folder
 from pnc_vol.append_log.tail import create_private
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.vectored_io import get_extents, put_extents
+from pnc_vol.extents.merge import Ranges, ranges_of
 from pnc_vol.extents.model import Extents
-from pnc_vol.extents.ranges import Ranges, ranges_of
 from pnc_vol.system import PAGE, System
 from pnc_vol.system.full_io import read_at, write_all
 from pnc_vol.system.neighbours import CACHES_NOTED, neighbour

@@ -24,8 +24,8 @@ from pnc_vol.append_log.records import RecordHeader, decode_records
 from pnc_vol.cache import extent_log
 from pnc_vol.cache.queues import Held
 from pnc_vol.errors import LogError
+from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, before
-from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 
 __all__ = ["CacheLog", "Written", "decode_cache_log"]
 

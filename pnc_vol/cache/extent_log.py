@@ -42,7 +42,7 @@ import numpy.typing as npt
 
 from pnc_vol.append_log.records import RecordFormat, RecordWriter
 from pnc_vol.append_log.tail import Tail, create_private, lock_of_writer
-from pnc_vol.drivers.byte_copy import copy_pieces
+from pnc_vol.drivers.vectored_io import copy_pieces
 from pnc_vol.extents.model import Extents, before
 from pnc_vol.system import System, is_open
 from pnc_vol.system.full_io import read_whole

@@ -47,8 +47,8 @@ from pnc_vol.cache.cache_log import CacheLog, Written, decode_cache_log
 from pnc_vol.cache.extent_log import SUFFIX, checksum, read_log
 from pnc_vol.cache.job_caches import PREFIX
 from pnc_vol.errors import LogError, LogRefusedError
+from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents
-from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists, is_folder
 from pnc_vol.system.neighbours import CACHES_NOTED, is_unnamed

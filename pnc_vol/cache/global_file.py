@@ -21,8 +21,8 @@ from pnc_vol.cache.cache_file import CacheFile, grow_file, write_extents
 from pnc_vol.cache.watch import Watch
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.drivers.block_copy import Descriptors, copy_blocks
+from pnc_vol.extents.merge import Ranges
 from pnc_vol.extents.model import Extents
-from pnc_vol.extents.ranges import Ranges
 from pnc_vol.system import System
 
 __all__ = ["GlobalFile"]

@@ -37,8 +37,8 @@ from pnc_vol.cache.queues import Held, Lost, Pending
 from pnc_vol.cache.sync_threads import SyncThreads
 from pnc_vol.cache.watch import Watch
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
+from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, before
-from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.warn import warn_once
 

@@ -29,10 +29,10 @@ from pnc_vol.cache.extent_log import (
 from pnc_vol.cache.job_caches import JobCaches
 from pnc_vol.cache.queues import Held
 from pnc_vol.drivers.base import Memory
-from pnc_vol.drivers.byte_copy import joined
+from pnc_vol.drivers.vectored_io import joined
 from pnc_vol.extents.blocks import rounds
+from pnc_vol.extents.merge import Ranges
 from pnc_vol.extents.model import Extents, before
-from pnc_vol.extents.ranges import Ranges
 from pnc_vol.system import System, in_memory
 
 __all__ = ["LocalStore"]

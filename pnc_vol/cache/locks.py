@@ -31,7 +31,7 @@ from threading import Lock
 import numpy as np
 
 from pnc_vol.cache.watch import Watch
-from pnc_vol.extents.ranges import EMPTY, Ranges
+from pnc_vol.extents.merge import EMPTY, Ranges
 from pnc_vol.system import System
 from pnc_vol.warn import warn_once
 

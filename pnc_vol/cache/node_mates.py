@@ -22,8 +22,8 @@ from pnc_vol.cache.cache_log import decode_cache_log
 from pnc_vol.cache.extent_log import FORMAT, SUFFIX, read_log
 from pnc_vol.drivers.base import Memory
 from pnc_vol.errors import LogError
+from pnc_vol.extents.merge import Ranges
 from pnc_vol.extents.model import Extents
-from pnc_vol.extents.ranges import Ranges
 from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at
 

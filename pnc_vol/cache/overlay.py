@@ -19,11 +19,10 @@ from pnc_vol.cache.cache_file import CacheFile
 from pnc_vol.cache.node_mates import NodeMates
 from pnc_vol.cache.queues import Held
 from pnc_vol.drivers.base import Driver, Memory
-from pnc_vol.drivers.byte_copy import copy_pieces
+from pnc_vol.drivers.vectored_io import copy_pieces
 from pnc_vol.errors import NotSyncedError
-from pnc_vol.extents.merge import intersect
+from pnc_vol.extents.merge import Ranges, intersect
 from pnc_vol.extents.model import Extents
-from pnc_vol.extents.ranges import Ranges
 
 __all__ = ["View", "read_over"]
 

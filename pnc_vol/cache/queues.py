@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents
-from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 
 __all__ = ["HEADERS", "NO_EPOCH", "Held", "Lost", "Pending", "Queues", "SyncRequest"]
 

@@ -49,7 +49,7 @@ from pnc_vol.disk.journal import recover as complete_journal
 from pnc_vol.disk.locking import Held
 from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import LogError, LogRefusedError
-from pnc_vol.extents.ranges import Ranges
+from pnc_vol.extents.merge import Ranges
 from pnc_vol.format.encode import Parts, changed_parts
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from pnc_vol.cache.queues import HEADERS, NO_EPOCH, Held, Lost, Queues, SyncRequest
-from pnc_vol.extents.ranges import EMPTY, Ranges
+from pnc_vol.extents.merge import EMPTY, Ranges
 from pnc_vol.system import PAGE
 
 __all__ = ["SyncThreads"]

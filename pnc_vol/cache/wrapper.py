@@ -35,11 +35,11 @@ from pnc_vol.cache.job_caches import JobCaches
 from pnc_vol.cache.overlay import View, read_over
 from pnc_vol.cache.queues import Lost
 from pnc_vol.drivers.base import Capabilities, Driver, Memory, OpenContext, Wrapper
-from pnc_vol.drivers.byte_copy import check
 from pnc_vol.drivers.holding import NOWHERE, Phase, Unwritten
+from pnc_vol.drivers.vectored_io import check
 from pnc_vol.errors import ClosedFileError, ForkedFileError, ReadOnlyError
+from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents
-from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.ranks.mpi_comm import over
 from pnc_vol.warn import warn_outside

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES, UBYTE, attr_values
+from pnc_vol.format.model import BYTE, CHAR, DOUBLE, FLOAT, TYPES, UBYTE, Attr, Header, Var, attr_values
 
 __all__ = ["Rows", "TextRows", "document", "escaped_name", "fill_of", "header_lines", "value_format"]
 

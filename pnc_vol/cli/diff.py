@@ -28,7 +28,7 @@ from pnc_vol.convert.inspect_hdf5 import outside
 from pnc_vol.convert.references import Meanings
 from pnc_vol.convert.space import declared_by, refuse_sparse
 from pnc_vol.extents.blocks import blocks
-from pnc_vol.mapping.special import check_enum_dtype, check_string_dtype
+from pnc_vol.mapping.dtypes import check_enum_dtype, check_string_dtype
 
 __all__ = ["VERBS"]
 

@@ -27,11 +27,10 @@ from pnc_vol.cli.show import FAILED, expected, fail, on_disk
 from pnc_vol.convert.header_bytes import with_header
 from pnc_vol.convert.space import declared_by_header, refuse_sparse
 from pnc_vol.disk.naming import check_place
-from pnc_vol.format import sizes
+from pnc_vol.format import model
 from pnc_vol.format.decode import Decoded, decode
-from pnc_vol.format.model import Header, Var
-from pnc_vol.format.types import CHAR, TYPES
-from pnc_vol.mapping.markers import marker_attr
+from pnc_vol.format.model import CHAR, TYPES, Header, Var
+from pnc_vol.mapping.names import marker_attr
 from pnc_vol.system import REAL, System, exists, is_folder
 from pnc_vol.system.full_io import read_at
 
@@ -92,7 +91,7 @@ def _escaped(character: str) -> str:
 def _sections(stored: StoredFile | OpenedFile, wanted: list[str] | None) -> Iterator[bytes]:
     """The data of each variable that has any."""
     for var in stored.header.vars:
-        shape = sizes.shape(stored.header, var)
+        shape = model.shape(stored.header, var)
         if (wanted is not None and var.name not in wanted) or 0 in shape:
             continue
         rows = cdl.TextRows(var, shape) if var.type == CHAR else cdl.Rows(var, shape)
@@ -141,8 +140,8 @@ class StoredFile:
     def values(self, var: Var) -> Iterator[npt.NDArray[Any]]:
         """The values of a variable in C order, as 1-D arrays in native byte order."""
         dtype = TYPES[var.type].dtype
-        inner = sizes.inner_bytes(self.header, var)
-        if not sizes.is_record(self.header, var):
+        inner = model.inner_bytes(self.header, var)
+        if not model.is_record(self.header, var):
             pieces = self._range(var.begin, inner, dtype.itemsize)
         else:
             pieces = self._records(var, inner, dtype.itemsize)
@@ -161,7 +160,7 @@ class StoredFile:
             yield self._read(begin + at, min(step, nbytes - at))
 
     def _records(self, var: Var, inner: int, itemsize: int) -> Iterator[npt.NDArray[np.uint8]]:
-        stride = sizes.record_size(self.header)
+        stride = model.record_size(self.header)
         numrecs = self.header.numrecs
         if inner == 0:
             return

@@ -16,9 +16,8 @@ from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
 from pnc_vol.extents.model import Runs
 from pnc_vol.file.finding import is_set
-from pnc_vol.format import sizes
-from pnc_vol.format.model import Header, Var
-from pnc_vol.format.types import TYPES
+from pnc_vol.format import model
+from pnc_vol.format.model import TYPES, Header, Var
 from pnc_vol.system import REAL
 
 __all__ = ["OpenedFile", "opened"]
@@ -35,7 +34,7 @@ class OpenedFile:
         self.header: Header = self.session.disk.header
         # Subfiles that end before their data are not opened.
         one = self.session.file_set is None
-        self.nbytes = self.session.disk.driver.size() if one else sizes.data_end(self.header)
+        self.nbytes = self.session.disk.driver.size() if one else model.data_end(self.header)
 
     def __enter__(self) -> OpenedFile:
         return self
@@ -49,7 +48,7 @@ class OpenedFile:
         uid = disk.layout.uids[self.header.vars.index(var)]
         at, node = disk.layout.maps[uid], self.session.defs.tree.datasets[uid]
         fill = (node.fillvalue or b"").ljust(at.itemsize, b"\0")[: at.itemsize]
-        total = math.prod(sizes.shape(self.header, var)) * TYPES[var.type].size // at.itemsize
+        total = math.prod(model.shape(self.header, var)) * TYPES[var.type].size // at.itemsize
         step = max(1, min(BLOCK_BYTES // at.itemsize, BLOCK_VALUES))
         for first in range(0, total, step):
             n = min(step, total - first)

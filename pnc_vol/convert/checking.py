@@ -39,9 +39,9 @@ from pnc_vol.format.decode import decode
 from pnc_vol.format.limits import check_limits, check_type
 from pnc_vol.format.model import Finding, Header
 from pnc_vol.mapping.composite import is_ragged
+from pnc_vol.mapping.dtypes import metadata_of
 from pnc_vol.mapping.marker_check import examine, warning
-from pnc_vol.mapping.markers import Findings, shown
-from pnc_vol.mapping.special import metadata_of
+from pnc_vol.mapping.names import Findings, shown
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.system import REAL, System
 from pnc_vol.system.full_io import read_at

@@ -26,7 +26,7 @@ from pnc_vol.convert.report import Ledger
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.file.post import write_stored
 from pnc_vol.mapping.composite import ragged_base
-from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of
+from pnc_vol.mapping.dtypes import Dtype, check_string_dtype, metadata_of
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at
 

@@ -19,7 +19,7 @@ from pnc_vol.api.copied_references import refers
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.dimensions import label_of
-from pnc_vol.mapping.special import check_string_dtype, string_dtype
+from pnc_vol.mapping.dtypes import check_string_dtype, string_dtype
 
 __all__ = [
     "BARE",

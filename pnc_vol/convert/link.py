@@ -38,8 +38,7 @@ from pnc_vol.extents.merge import coalesce
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.place import split_rows
 from pnc_vol.format.model import Header
-from pnc_vol.mapping.dtypes import Element
-from pnc_vol.mapping.special import check_enum_dtype, enum_dtype, opaque_dtype, string_dtype
+from pnc_vol.mapping.dtypes import Element, check_enum_dtype, enum_dtype, opaque_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.optional import require_h5py
 from pnc_vol.system import REAL, System, exists

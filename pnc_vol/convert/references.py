@@ -23,8 +23,8 @@ import numpy as np
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.composite import ragged_base
+from pnc_vol.mapping.dtypes import Dtype, metadata_of
 from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
-from pnc_vol.mapping.special import Dtype, metadata_of
 
 __all__ = ["MOST_POINTS", "Meanings", "References"]
 

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 from pnc_vol.errors import LimitError
 from pnc_vol.format.check import short_data
-from pnc_vol.format.model import Header
-from pnc_vol.format.sizes import inner_sizes, record_vars
+from pnc_vol.format.model import Header, inner_sizes, record_vars
 from pnc_vol.system import free_bytes
 
 __all__ = [

@@ -26,8 +26,8 @@ from pnc_vol.convert.copied_values import CopiedValues, create_attribute
 from pnc_vol.convert.inspect_hdf5 import outside
 from pnc_vol.convert.report import Ledger
 from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeError
+from pnc_vol.mapping.dtypes import Empty
 from pnc_vol.mapping.names import MARKER
-from pnc_vol.mapping.special import Empty
 
 __all__ = ["Transfer"]
 

@@ -29,9 +29,8 @@ from pnc_vol.api.file import File
 from pnc_vol.convert.hdf5 import check_names, published
 from pnc_vol.errors import DefinitionError, MissingPackageError
 from pnc_vol.extents.model import Extents
-from pnc_vol.format import sizes
-from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.format.types import CHAR, TYPES, attr_values
+from pnc_vol.format import model
+from pnc_vol.format.model import CHAR, TYPES, Attr, Header, Var, attr_values
 from pnc_vol.layout.registry import CANONICAL
 from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.tree import GroupNode
@@ -161,7 +160,7 @@ class _Arrays:
         self.driver, self.tree = session.disk.driver, session.defs.tree
         self.header: Header = session.disk.header
         self.uids: tuple[int, ...] = session.disk.layout.uids
-        self.nbytes, self.stride = self.driver.size(), sizes.record_size(self.header)
+        self.nbytes, self.stride = self.driver.size(), model.record_size(self.header)
 
     def entries(self) -> Iterator[tuple[str, Any]]:
         """All keys with their values."""
@@ -183,10 +182,10 @@ class _Arrays:
 
     def _array(self, name: str, var: Var) -> Iterator[tuple[str, Any]]:
         header, dtype = self.header, TYPES[var.type].dtype
-        shape, inner = sizes.shape(header, var), sizes.inner_bytes(header, var)
+        shape, inner = model.shape(header, var), model.inner_bytes(header, var)
         chunks = list(shape)
         whole = b""
-        if sizes.is_record(header, var):
+        if model.is_record(header, var):
             if 0 < inner * shape[0] <= self.inline:
                 whole = self._records(var, inner, shape[0])
             else:
@@ -217,7 +216,7 @@ class _Arrays:
         if whole:
             yield f"{name}/0{rest}", "base64:" + base64.b64encode(whole).decode()
         elif 0 not in shape:
-            of_record = sizes.is_record(header, var)
+            of_record = model.is_record(header, var)
             nbytes = inner if of_record or not shape else inner // shape[0] * chunks[0]
             step = self.stride if of_record else nbytes
             for i in range(math.ceil(shape[0] / chunks[0]) if shape else 1):

@@ -32,9 +32,8 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError, NeedBytes, NotCDFError
 from pnc_vol.extents.model import one_extent
 from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
-from pnc_vol.format.model import Attr
+from pnc_vol.format.model import WIDTHS, Attr
 from pnc_vol.format.source import Hints
-from pnc_vol.format.widths import WIDTHS
 from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at
 

@@ -30,22 +30,16 @@ import os
 import stat
 import struct
 import zlib
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from pnc_vol.disk.naming import write_new
 from pnc_vol.format.encode import Parts
-from pnc_vol.late import late
 from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at, write_all
 from pnc_vol.system.neighbours import neighbour
 from pnc_vol.warn import warn_outside
-
-if TYPE_CHECKING:
-    from pnc_vol.format import decode
-else:
-    decode = late("pnc_vol.format.decode")
 
 __all__ = ["content_of", "forget_journal", "is_atomic", "journal_path", "recover", "write_journal"]
 
@@ -247,6 +241,8 @@ def _distrust(told: os.stat_result, there: os.stat_result) -> str:
         return f"belongs to user {told.st_uid}, not to the owner of the file ({there.st_uid})"
     if told.st_dev != there.st_dev:
         return "is on another file system"
+    from pnc_vol.format import decode
+
     if told.st_size > _HEAD.size + 2 * decode.MAX_HEADER_BYTES:
         return f"has {told.st_size} bytes, which is not the size of a journal,"
     return ""
@@ -263,6 +259,8 @@ def _read(
     if len(head) < _HEAD.size:
         return None
     magic, inode, new_nbytes, count, crc = _HEAD.unpack(head)
+    from pnc_vol.format import decode
+
     if magic != _MAGIC or not 0 < count <= _MOST_PIECES or new_nbytes > decode.MAX_HEADER_BYTES:
         return None
     behind = _HEAD.size + count * _PIECE.size

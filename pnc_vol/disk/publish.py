@@ -26,7 +26,6 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path, write_journal
 from pnc_vol.disk.locking import Held, Key
@@ -34,14 +33,7 @@ from pnc_vol.disk.naming import beside, mode_of_new, name_new, write_new
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.format.encode import Parts
-from pnc_vol.late import late
 from pnc_vol.system import System, exists
-
-if TYPE_CHECKING:
-    from pnc_vol.disk import likeness
-else:
-    # for new layouts alone
-    likeness = late("pnc_vol.disk.likeness")
 
 __all__ = ["Location"]
 
@@ -255,6 +247,8 @@ class Location:
         made._origin = self.key if self.at_stake else self._origin
         with _named(self.path):
             made.key = write_new(self.system, made.work, b"", 0o600, held=self.held)
+            from pnc_vol.disk import likeness
+
             try:
                 likeness.make_alike(self.system, self.work, there, made.work, self.path)
             except BaseException:

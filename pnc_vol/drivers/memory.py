@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnc_vol.drivers.base import Capabilities, Driver, Memory, OpenContext
-from pnc_vol.drivers.byte_copy import check, copy_pieces, in_order
 from pnc_vol.drivers.root import Root
+from pnc_vol.drivers.vectored_io import check, copy_pieces, in_order
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import exists
 from pnc_vol.system.full_io import read_whole

@@ -39,7 +39,7 @@ import numpy as np
 from pnc_vol.system import System
 
 if TYPE_CHECKING:
-    from pnc_vol.drivers.byte_copy import Bytes
+    from pnc_vol.drivers.vectored_io import Bytes
 
 __all__ = ["GuardedMap"]
 

@@ -31,22 +31,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnc_vol.drivers.base import Capabilities, Memory, OpenContext
-from pnc_vol.drivers.byte_copy import (
+from pnc_vol.drivers.base import Capabilities, Memory, OpenContext, Ranks
+from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, opened, os_errors, types_are_broken
+from pnc_vol.drivers.posix import Descriptor
+from pnc_vol.drivers.root import Root
+from pnc_vol.drivers.vectored_io import (
     Bytes,
     check,
     copy_pieces,
+    get_extents,
     in_order,
     joined,
+    put_extents,
     spread,
     touching,
     within,
     without_overlap,
 )
-from pnc_vol.drivers.descriptor import Descriptor, one_node
-from pnc_vol.drivers.mpi_library import errors_are_lost, hindexed, opened, os_errors, types_are_broken
-from pnc_vol.drivers.root import Root
-from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents import blocks
 from pnc_vol.extents.model import Extents
 from pnc_vol.ranks.comm import Comm, serial
@@ -170,7 +171,7 @@ class MpioDriver(Root):
             derived_types = not types_are_broken(version)
         ranks = comm if isinstance(comm, Comm) else serial()
         found: Descriptor | None = None
-        if direct and one_node(comm, mpi):
+        if direct and _one_node(comm, mpi):
             found = Descriptor.of(path, ranks, writable=context.writable, system=context.system)
         else:
             # MPI-IO waits for all ranks, without a time limit: what went wrong before on one is told here.
@@ -475,3 +476,19 @@ class MpiFile:
 
     def close(self) -> None:
         """Nothing: all ranks close the open file together."""
+
+
+def _one_node(comm: Ranks | None, mpi: Any) -> bool:
+    """Whether all ranks are on one node (collective); `comm` may know."""
+    if mpi.Get_size() == 1:
+        return True
+    known = getattr(comm, "node", None)
+    if known is not None:
+        return bool(known()[1] == mpi.Get_size())
+    from mpi4py import MPI
+
+    ours = mpi.Split_type(MPI.COMM_TYPE_SHARED)
+    try:
+        return bool(ours.Get_size() == mpi.Get_size())
+    finally:
+        ours.Free()

@@ -11,23 +11,208 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.drivers import vectored_io
 from pnc_vol.drivers.base import Capabilities, Memory, OpenContext, Ranks
-from pnc_vol.drivers.descriptor import Descriptor
 from pnc_vol.drivers.root import Root
-from pnc_vol.drivers.vectored_io import put_extents
-from pnc_vol.extents.model import Extents
+from pnc_vol.drivers.vectored_io import get_extents, put_extents
+from pnc_vol.extents.model import Extents, before
+from pnc_vol.ranks.comm import Comm
 from pnc_vol.system import REAL, System
+from pnc_vol.system.full_io import read_at, write_all
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["PosixDriver"]
+    from pnc_vol.drivers.mmap_guard import GuardedMap
+    from pnc_vol.drivers.vectored_io import Bytes
+
+__all__ = [
+    "Descriptor",
+    "PosixDriver",
+]
+
+
+# ---------------------------------------------------------------------------------------------------------- descriptor
+# A file by its descriptor: a whole posix file, and the independent calls of one rank in a file of MPI-IO.
+#
+# Knows: descriptors, extents, ranks' nodes. Does not know: views, collective calls.
+#
+# Where all ranks are on one node, the system keeps one copy of the file in memory for all of them: what a rank writes
+# by a descriptor, another one can read by MPI-IO, and the other way round, without any message. A call of MPI-IO costs
+# several times what the system's does.
+#
+# Rules
+# -----
+# 1. Beside MPI-IO there is a descriptor only if all ranks are on one node and have opened the same regular file, and
+#    then on all ranks.
+# 2. Ranks of several nodes get none: two nodes may each have a copy of their own.
+# 3. A rank that cannot open the file is named in an error that all ranks raise.
+
+
+_UNSIGNED, _SIGNED = struct.Struct("<2Q"), struct.Struct("<2q")
+
+_LEAST, _LONGEST = 32, 16384
+"""Pieces below which, and bytes of a piece from which on, a call for each costs no more than a look."""
+_PIECES_AT_ONCE, _BYTES_AT_ONCE = 1 << 16, 8 << 20
+"""What is copied at once: its indices should stay in the cache."""
+
+
+class Descriptor:
+    """An open descriptor, which `close` gives back unless it is `lent`.
+
+    Parameters
+    ----------
+    system : System
+    fd : int
+    path : str or None
+        For messages.
+    """
+
+    def __init__(self, system: System, fd: int, path: str | None = None, *, lent: bool = False) -> None:
+        self._lent = lent
+        self.system = system
+        self.fd = fd
+        self.named = False
+        """Whether `link` stands for the open file, on all ranks."""
+        self._path = path
+        self._window: GuardedMap | None = None
+
+    @classmethod
+    def of(cls, path: str, ranks: Comm, *, writable: bool, system: System) -> Descriptor | None:
+        """Open the file on all ranks, which are on one node, or on none (collective).
+
+        Raises
+        ------
+        OSError
+            A rank cannot open it: the same on all ranks, and the text names the rank.
+        """
+        fd = -1
+        try:
+            with ranks.errors_shared():
+                fd = system.open(path, os.O_RDWR if writable else os.O_RDONLY)
+                there = system.fstat(fd)
+                device, number = _SIGNED.unpack(_UNSIGNED.pack(there.st_dev, there.st_ino))
+                other, unnamed = not stat.S_ISREG(there.st_mode), not _is_link_to(system, fd, there)
+                told, _ = ranks.agree("open file", (device, ~device, number, ~number, other, unnamed))
+        except BaseException:
+            if fd >= 0:
+                system.close(fd)
+            raise
+        if told[0] != ~told[1] or told[2] != ~told[3] or told[4]:
+            system.close(fd)
+            return None
+        made = cls(system, fd, path)
+        made.named = not told[5]
+        return made
+
+    @property
+    def link(self) -> str:
+        """A path of the open file in this process, whatever its name has become; see `named`."""
+        return _link(self.fd)
+
+    def put(self, buffers: memoryview | list[memoryview], offset: int) -> int:
+        """Write all; the calls that it took."""
+        return write_all(self.system, self.fd, buffers, offset)
+
+    def get(self, buffers: memoryview | list[memoryview], offset: int) -> int:
+        """Read as far as the file goes; bytes."""
+        return read_at(self.system, self.fd, buffers, offset)
+
+    def read(self, extents: Extents, memory: Bytes) -> tuple[int, int]:
+        """Bytes of the extents that were read, and calls."""
+        if self.system is REAL and len(extents.length) >= _LEAST:
+            longest = int(extents.length.max())
+            if longest <= _LONGEST:
+                return self._read_small(extents, memory, longest)
+        return get_extents(extents, memory, self.get)
+
+    def _read_small(self, extents: Extents, memory: Bytes, longest: int) -> tuple[int, int]:
+        """The same for small pieces, copied from the file's own bytes as long as these can be had; see `look`."""
+        vectored_io.check(extents, memory)
+        step = min(_PIECES_AT_ONCE, _BYTES_AT_ONCE // max(longest, 1))
+        for first in range(0, len(extents.offset), step):
+            part = Extents(*(column[first : first + step] for column in extents))
+            # Not into `memory` yet: a file that is cut meanwhile must leave what it does not hold any more as it was.
+            packed = np.empty(part.nbytes, np.uint8)
+
+            def use(file: Bytes, part: Extents = part, packed: Bytes = packed) -> None:
+                vectored_io.copy_pieces(packed, before(part.length), file, part.offset, part.length)
+
+            if not self.look(int((part.offset + part.length).max()), part.nbytes, use):
+                nbytes, calls = get_extents(Extents(*(column[first:] for column in extents)), memory, self.get)
+                return int(extents.length[:first].sum()) + nbytes, first // step + calls
+            vectored_io.copy_pieces(memory, part.place, packed, before(part.length), part.length)
+        return extents.nbytes, -(-len(extents.offset) // step)
+
+    def look(self, end: int, nbytes: int, use: Callable[[Bytes], None]) -> bool:
+        """See `GuardedMap.look`; False where the file is not to be mapped."""
+        if self._window is None:
+            if self.system is not REAL:
+                # a system that stands in for the real one sees every read
+                return False
+            from pnc_vol.drivers import mmap_guard
+
+            self._window = mmap_guard.GuardedMap(self.system, self.fd)
+        return self._window.look(end, use, nbytes)
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.system.fstat(self.fd).st_size
+
+    def resize(self, nbytes: int, mpi: Any) -> None:
+        """Cut or extend the file; all ranks of a communicator together, if there is one."""
+        if mpi is None or mpi.Get_size() == 1:
+            self.system.ftruncate(self.fd, nbytes)
+            return
+        # One rank does it, after every rank's earlier writes and before any rank's later ones: a second rank's cut
+        # could take away what the first has written by then.
+        mpi.Barrier()
+        number = np.zeros(1, np.int64)
+        if mpi.Get_rank() == 0:
+            try:
+                self.system.ftruncate(self.fd, nbytes)
+            except OSError as error:
+                number[0] = error.errno or errno.EIO
+        mpi.Bcast(number, root=0)
+        if number[0]:
+            raise OSError(int(number[0]), f"{os.strerror(int(number[0]))} (resize to {nbytes} bytes)", self._path)
+
+    def sync(self) -> None:
+        """Bring what any process wrote to the file to stable storage."""
+        self.system.fdatasync(self.fd)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._window is not None:
+            self._window.close()
+        if not self._lent:
+            self.system.close(self.fd)
+            # a second call does nothing
+            self._lent = True
+
+
+def _link(fd: int) -> str:
+    return f"/proc/self/fd/{fd}"
+
+
+def _is_link_to(system: System, fd: int, there: os.stat_result) -> bool:
+    """Whether the system has a path for an open descriptor; Linux does, where ``/proc`` is mounted."""
+    try:
+        found = system.stat(_link(fd))
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (there.st_dev, there.st_ino)
+
 
 SMALL = 64 << 10
 """Bytes of a read or a write during which other threads may wait, since it takes no longer than to let them in."""

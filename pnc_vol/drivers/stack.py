@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
-from pnc_vol.drivers.base import Capabilities, Driver, OpenContext, Wrapper
-from pnc_vol.drivers.stack_text import Layer, parse_stack
+from pnc_vol.drivers.base import Capabilities, Driver, Layer, OpenContext, Wrapper, parse_stack
 from pnc_vol.plugins import Registry
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A new layout of a file that cannot be replaced by a rename, held beside it until the flush is complete.
+"""Wrappers of one flush: a new layout of a file that cannot be replaced by a rename, and progress told to the user.
 
 Knows: the driver protocol. Does not know: why there is a new layout.
 
@@ -22,7 +22,10 @@ from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
 from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.extents.model import Extents, one_extent
 
-__all__ = ["StagedDriver"]
+__all__ = [
+    "ProgressDriver",
+    "StagedDriver",
+]
 
 
 class StagedDriver(Wrapper):
@@ -131,3 +134,34 @@ class StagedDriver(Wrapper):
             self.inner.resize(nbytes)
         self._copy = None
         copy.close()
+
+
+# ------------------------------------------------------------------------------------------------------------ progress
+# How far the writing of a flush is, told to a function of the user while it goes on.
+#
+# Knows: bytes that go through. Does not know: flushes, requests, who shows it.
+
+
+class ProgressDriver(Wrapper):
+    """Calls a function after every write.
+
+    Parameters
+    ----------
+    inner : Driver
+    progress : callable
+        ``progress(done, total)`` in bytes; one call at a time, whichever thread writes.
+    total : int, bytes that are expected.
+    """
+
+    name = "progress"
+
+    def __init__(self, inner: Driver, progress: Callable[[int, int], None], total: int) -> None:
+        super().__init__(inner)
+        self._progress, self._total, self._done = progress, total, 0
+        self._turn = threading.Lock()
+
+    def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
+        super().write(extents, memory, collective=collective)
+        with self._turn:
+            self._done += extents.nbytes
+            self._progress(self._done, max(self._total, self._done))

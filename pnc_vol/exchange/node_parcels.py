@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.byte_copy import copy_pieces
+from pnc_vol.drivers.vectored_io import copy_pieces
 from pnc_vol.exchange.domains import Cut, Domains
 from pnc_vol.exchange.parcels import (
     LARGEST,

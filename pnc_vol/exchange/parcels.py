@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.byte_copy import copy_pieces
+from pnc_vol.drivers.vectored_io import copy_pieces
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Int64, before, distinct, spread
 

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.byte_copy import in_order
+from pnc_vol.drivers.vectored_io import in_order
 from pnc_vol.exchange.aggregators import Wanted, aggregators
 from pnc_vol.exchange.domains import Domains
 from pnc_vol.exchange.holes import is_whole, weight

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.byte_copy import copy_pieces, spread, within, without_overlap
+from pnc_vol.drivers.vectored_io import copy_pieces, spread, within, without_overlap
 from pnc_vol.exchange.domains import Cut, Domains, rounds_of_cells
 from pnc_vol.exchange.holes import Granules, worth_finding
 from pnc_vol.exchange.node_parcels import PIECES, Incoming, NodeParcels, Outgoing

@@ -5,12 +5,10 @@ Knows: shapes, integers, numpy. Does not know: variables' names, types, files.
 ===============  ===============================================================================================
 `model`          selections of elements, runs of elements, extents of bytes; counting without a loop
 `selection`      what stands between the brackets of ``ds[...]``: h5py's indexing
-`fancy`          index arrays and boolean arrays; texts of messages about wrong indices
 `subarrays`      lists of blocks of one dataset (PnetCDF's varn), flattened to runs
 `decomposition`  lists of blocks that come again are checked and flattened once
 `place`          from indices to runs, without a selection where they are few, and from runs to extents
 `merge`          extents made few, disjoint and sorted; the last write wins
-`ranges`         sets of bytes of a file, as arrays
 `blocks`         lists of extents, runs and arrays cut into rounds and blocks
 ===============  ===============================================================================================
 """

@@ -17,13 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnc_vol.extents.model import Extents, Int64, Runs, Selection, before, spread
-from pnc_vol.late import late
 
 if TYPE_CHECKING:
-    from pnc_vol.extents import fancy
     from pnc_vol.extents.model import Selection
-else:
-    fancy = late("pnc_vol.extents.fancy")
 
 __all__ = [
     "FewRuns", "elements", "few_runs", "numbers", "picked_runs", "place", "place_many", "runs", "split_rows",
@@ -194,7 +190,9 @@ def runs(selection: Selection, *, record: bool) -> Runs:
     if selection.listed is not None:
         return split_rows(selection.listed, inner) if record else selection.listed
     lists = {} if selection.index is None else {selection.axis: selection.index}
-    return fancy.crossed(
+    from pnc_vol.extents.selection import crossed
+
+    return crossed(
         selection.shape, selection.start, selection.count, selection.stride, lists, inner if record else None
     )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pnc_vol.drivers.stack_text import parse_stack
+from pnc_vol.drivers.base import parse_stack
 from pnc_vol.errors import DefinitionError
 from pnc_vol.layout.base import Layout
 from pnc_vol.settings.options import Options

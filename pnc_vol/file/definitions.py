@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.format.encode import header_size, take_as_read
 from pnc_vol.format.limits import check_length, check_limits
-from pnc_vol.format.model import Header
-from pnc_vol.format.sizes import data_end, record_vars
+from pnc_vol.format.model import Header, data_end, record_vars
 from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.flatten import Flat, changed, numrecs_for, numrecs_of, to_header
-from pnc_vol.mapping.tree import Changes, DatasetNode, GroupNode, Tree
-from pnc_vol.mapping.unread import lengths_of
+from pnc_vol.mapping.tree import Changes, DatasetNode, GroupNode, Tree, lengths_of
 
 if TYPE_CHECKING:
     from pnc_vol.extents.decomposition import Decomposition

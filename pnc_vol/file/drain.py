@@ -13,7 +13,7 @@ from pnc_vol.file.held_ranges import spans_of
 from pnc_vol.file.reads.fetch import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.flush.failures import failures_of
-from pnc_vol.queue.rows import NO_ROWS
+from pnc_vol.queue.batches import NO_ROWS
 from pnc_vol.warn import DEBUG, FILE, tell
 
 __all__ = ["drain", "write_out"]

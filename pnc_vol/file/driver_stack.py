@@ -10,7 +10,7 @@ import os
 
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
-from pnc_vol.drivers.base import Driver, OpenContext
+from pnc_vol.drivers.base import Driver, OpenContext, written_layer
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.drivers.stack import (
     asked_by_hints,
@@ -21,7 +21,6 @@ from pnc_vol.drivers.stack import (
     stack_exists,
     without_hinted,
 )  # fmt: skip
-from pnc_vol.drivers.stack_text import written_layer
 from pnc_vol.file.epochs import fall_back
 from pnc_vol.ranks.comm import Comm, first_trouble, on_root, ranks_by_text
 from pnc_vol.settings.options import Options

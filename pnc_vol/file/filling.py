@@ -13,26 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Runs, before
 from pnc_vol.extents.place import split_rows
-from pnc_vol.late import late
-from pnc_vol.layout.base import Layout, LostRecords
-from pnc_vol.layout.places import ElementMap
-from pnc_vol.mapping.tree import DatasetNode, Tree
-from pnc_vol.mapping.unread import fillvalue_of
+from pnc_vol.layout.base import ElementMap, Layout, LostRecords
+from pnc_vol.mapping.tree import DatasetNode, Tree, fillvalue_of
 from pnc_vol.queue.batches import Batch
 from pnc_vol.ranks.comm import Comm
-
-if TYPE_CHECKING:
-    from pnc_vol.extents import blocks, subarrays
-else:
-    blocks = late("pnc_vol.extents.blocks")
-    subarrays = late("pnc_vol.extents.subarrays")
 
 __all__ = ["LeftToPosts", "fill", "fill_failed"]
 
@@ -117,6 +107,8 @@ def fill(
         left[uid] = free = _between(_cut(placed.written[uid], *span) if uid in placed.written else _NONE, *span)
         taken = _taken(posted, uid, *span)
         if taken.start.size:
+            from pnc_vol.extents import subarrays
+
             free = subarrays.within(_between(taken, *span), free)[0]
         if free.start.size:
             tasks.append(_fill_task(driver, tree.datasets[uid], target.maps[uid], free))
@@ -132,6 +124,8 @@ def fill(
 
 def fill_failed(tree: Tree, target: Layout, driver: Driver, left: LeftToPosts, failed: Sequence[Batch]) -> None:
     """Fill what `fill` left to posts that could not be written then."""
+    from pnc_vol.extents import subarrays
+
     for uid, free in left.items():
         if not free.start.size:
             continue
@@ -158,6 +152,8 @@ def _taken(batches: Sequence[Batch], uid: int, first: int, last: int) -> Runs:
 def _cut(runs: Runs, first: int, last: int) -> Runs:
     """What runs have of the elements from `first` to `last`, as runs in order that do not touch."""
     start = np.maximum(runs.start, first)
+    from pnc_vol.extents import subarrays
+
     return subarrays.coalesced(Runs(start, np.minimum(runs.start + runs.length, last) - start))
 
 
@@ -179,6 +175,8 @@ def _fill_task(driver: Driver, node: DatasetNode, at: ElementMap, wanted: Runs) 
         block = max(1, min(_FILL_BYTES // width, total))
         memory = np.frombuffer(pattern * block, np.uint8)
         begins, step = before(wanted.length), at.inner * _ROWS or total
+        from pnc_vol.extents import blocks
+
         for low in range(0, total, step):
             some = blocks.runs_between(wanted, begins, ends, low, min(step, total - low))
             extents = at.extents(split_rows(some, at.inner) if at.inner else some)

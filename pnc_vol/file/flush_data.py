@@ -25,12 +25,12 @@ from pnc_vol.layout.base import Layout
 from pnc_vol.queue.batches import Batch
 
 if TYPE_CHECKING:
-    from pnc_vol.drivers import progress
+    from pnc_vol.drivers import staged
     from pnc_vol.flush import failures as failing
     from pnc_vol.flush.agree import Agreement
 else:
     # for what fails, and for who asks how far a flush is
-    progress, failing = late("pnc_vol.drivers.progress"), late("pnc_vol.flush.failures")
+    staged, failing = late("pnc_vol.drivers.staged"), late("pnc_vol.flush.failures")
 
 __all__ = ["before_data", "check_failures", "write_data"]
 
@@ -100,7 +100,7 @@ def write_data(
     if session.posted.progress is not None:
         tables = (batch.rows(uid) for some in batches for batch in some for uid in batch.uids())
         total = sum(int(rows[:, 2] @ rows[:, 4]) for rows in tables)
-        driver = progress.ProgressDriver(driver, session.posted.progress, total)
+        driver = staged.ProgressDriver(driver, session.posted.progress, total)
     known, least, posted = list[RequestFailure](), None, session.posted
     # What is written in turns must come to the files in turns.
     held = session.epochs.holding or (session.file_set is not None and session.file_set.holds_back)

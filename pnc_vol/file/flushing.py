@@ -59,8 +59,7 @@ from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order
 from pnc_vol.file.relocation import Copy, complete_copy, copied, replaces_live
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.file.session import Session, WriteData, Written
-from pnc_vol.flush.agree import Agreement, agree, agree_lost_records, agree_widths, digest
-from pnc_vol.flush.choice import NO_READS, transport_code
+from pnc_vol.flush.agree import NO_READS, Agreement, agree, agree_lost_records, agree_widths, digest, transport_code
 from pnc_vol.flush.execute import Executed, rounds_of
 from pnc_vol.format.encode import encode, header_size
 from pnc_vol.late import late

@@ -29,8 +29,7 @@ from pnc_vol.errors import SyncError
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
 from pnc_vol.format.encode import changed_parts, encode_after, numrecs_bytes
-from pnc_vol.format.model import Header
-from pnc_vol.format.sizes import record_vars
+from pnc_vol.format.model import Header, record_vars
 from pnc_vol.interruptions import is_interruption
 from pnc_vol.ranks.comm import Comm, trouble_of
 

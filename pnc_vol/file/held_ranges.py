@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Runs, distinct
-from pnc_vol.layout.places import ElementMap, Place
+from pnc_vol.layout.base import ElementMap, Place
 from pnc_vol.queue.batches import Batch
 from pnc_vol.ranks.places import Nodes
 

@@ -18,8 +18,8 @@ __all__ = ["load_all"]
 _MODULES = """
     api.attrs api.dims api.fill_values api.linking api.scale_attrs api.views
     disk.existing disk.likeness
-    drivers.byte_copy drivers.mmap_guard drivers.progress
-    extents.blocks extents.decomposition extents.fancy extents.place extents.selection extents.subarrays
+    drivers.mmap_guard drivers.staged
+    extents.blocks extents.decomposition extents.place extents.selection extents.subarrays
     file.drain file.filling file.held_ranges file.post file.resizing
     file.reads.composite_values file.reads.fetch file.reads.gathered
     exchange.aggregators exchange.two_phase flush.differences flush.failures flush.stream

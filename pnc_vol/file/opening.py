@@ -26,12 +26,11 @@ from pnc_vol.errors import CollectiveMismatchError, FormatWarning, ShortFileWarn
 from pnc_vol.file.driver_stack import context_of, open_by_own_path, open_spill, open_together, stack_of
 from pnc_vol.file.finding import Found, Mine, find
 from pnc_vol.file.registry import OpenAttempt
-from pnc_vol.format.model import Finding, Header
-from pnc_vol.format.sizes import begin_rec, data_end, inner_bytes, is_record
+from pnc_vol.format.model import Finding, Header, begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, Unwritten
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
-from pnc_vol.mapping.markers import warn_of
+from pnc_vol.mapping.names import warn_of
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.stores import MEMORY, StoreContext, check_name, open_store

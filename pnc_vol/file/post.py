@@ -32,13 +32,12 @@ from pnc_vol.flush.stream import BLOCK, in_parallel
 from pnc_vol.format import convert
 from pnc_vol.format.convert import own_type
 from pnc_vol.late import late
-from pnc_vol.layout.base import MOST_WRITTEN
-from pnc_vol.layout.places import ElementMap
+from pnc_vol.layout.base import MOST_WRITTEN, ElementMap
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.backlog import ROW_COST
+from pnc_vol.queue.batches import LIST_COST, MOST_RUNS, RUN_COST
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.request import Request
-from pnc_vol.queue.rows import LIST_COST, MOST_RUNS, RUN_COST
+from pnc_vol.queue.stores import ROW_COST
 
 if TYPE_CHECKING:
     from pnc_vol.file import held_ranges

@@ -16,22 +16,16 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Int64, Runs, Selection
 from pnc_vol.extents.place import FewRuns, runs
-from pnc_vol.flush.choice import Weight
-from pnc_vol.late import late
+from pnc_vol.flush.agree import Weight
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
-
-if TYPE_CHECKING:
-    from pnc_vol.extents import selection
-else:
-    selection = late("pnc_vol.extents.selection")
 
 __all__ = ["FEW", "PostedRead", "PostedReads", "ShortReads", "complete_with"]
 
@@ -128,6 +122,8 @@ class PostedRead(Request):
         wanted = self.wanted
         if not isinstance(wanted, Selection):
             one = Runs(np.array([wanted[0]], np.int64), np.array([wanted[1]], np.int64))
+            from pnc_vol.extents import selection
+
             wanted = selection.listed(self.node.shape or (), one, wanted[1])
         return runs(wanted, record=self.node.is_record)
 

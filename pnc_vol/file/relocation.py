@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,20 +24,11 @@ from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
-from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords, Unwritten
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
 from pnc_vol.warn import FILE, INFO, tell
-
-if TYPE_CHECKING:
-    from pnc_vol.drivers import staged
-    from pnc_vol.extents import blocks
-else:
-    # for new layouts of what is in memory
-    staged = late("pnc_vol.drivers.staged")
-    blocks = late("pnc_vol.extents.blocks")
 
 __all__ = ["Copy", "complete_copy", "copied", "replaces_live"]
 
@@ -114,6 +105,8 @@ def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, target: Layout, fill
     if disk.location is None:
         driver = disk.driver
         if not driver.replace_with(copy.driver):
+            from pnc_vol.drivers import staged
+
             driver = staged.StagedDriver(driver, copy.driver)
     disk.use_copy(driver, copy.location, target)
     disk.let_go_of_left(first=comm.rank == 0)

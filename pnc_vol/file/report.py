@@ -11,10 +11,9 @@ from typing import NamedTuple
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.requests import Posted
-from pnc_vol.flush.execute import Planner
-from pnc_vol.flush.plan import Plan
+from pnc_vol.flush.execute import Plan, Planner
 from pnc_vol.flush.transport import Transport
-from pnc_vol.queue.rows import NO_ROWS
+from pnc_vol.queue.batches import NO_ROWS
 
 __all__ = ["FlushPlan", "FlushReport", "planned", "watchers"]
 

@@ -3,13 +3,11 @@
 Knows: batches, layouts, drivers, a communicator. Does not know: names, headers in the file, users' objects.
 
 ====================  ==========================================================================================
-`plan`                posted runs of many variables as merged byte extents
-`execute`             writing what is planned; which request failed when a write does
+`execute`             the merged extents of a flush; writing them; which request failed when a write does
 `stream`              large writes and reads in blocks, conversion and system calls in two threads
-`agree`               what ranks exchange at a flush
+`agree`               what ranks exchange at a flush, and which way they write or read together
 `failures`             which requests failed, and the error that says so
 `differences`         which definitions differ between ranks, for the message
-`choice`              which way ranks write or read together, and why
 `transport`           how they do it: each alone, by MPI-IO's collective calls, or two-phase
 ====================  ==========================================================================================
 """

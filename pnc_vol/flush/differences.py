@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from pnc_vol.errors import DefinitionMismatchError
-from pnc_vol.format.model import Attr
-from pnc_vol.format.types import TYPES, attr_values
+from pnc_vol.format.model import TYPES, Attr, attr_values
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.ranks.comm import Comm, joined_lists, ranks_by_text

@@ -12,10 +12,9 @@ from typing import Any
 from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.errors import FlushError, RequestFailure
 from pnc_vol.flush.execute import Executed
-from pnc_vol.layout.base import Layout
-from pnc_vol.layout.places import ElementMap, Place
+from pnc_vol.layout.base import ElementMap, Layout, Place
 from pnc_vol.mapping.tree import DatasetNode, Tree
-from pnc_vol.queue.rows import Rows
+from pnc_vol.queue.batches import Rows
 from pnc_vol.ranks.comm import Comm, first_trouble
 from pnc_vol.ranks.errors import Ranks, joined_texts
 

@@ -9,7 +9,7 @@ is written as fast as a native one. Only drivers that say `concurrent` are calle
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +17,7 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.merge import last_wins
 from pnc_vol.extents.model import Extents
-from pnc_vol.late import late
 from pnc_vol.queue.batches import Batch
-
-if TYPE_CHECKING:
-    from pnc_vol.extents import blocks
-    from pnc_vol.system import two_threads
-else:
-    two_threads = late("pnc_vol.system.two_threads")
-    blocks = late("pnc_vol.extents.blocks")
 
 __all__ = ["BLOCK", "block_of", "in_parallel", "write_streamed"]
 
@@ -45,6 +37,8 @@ def block_of(driver: Driver) -> int:
 
 def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: int = BLOCK) -> None:
     """Run the tasks, in two threads if `driver` may be called so; see `in_two_threads`."""
+    from pnc_vol.system import two_threads
+
     two_threads.in_two_threads(tasks, room, alone=not driver.capabilities.concurrent)
 
 
@@ -59,5 +53,7 @@ def write_streamed(batch: Batch, uid: int, extents: Extents, driver: Driver) -> 
             driver.write(Extents(block.offset, block.length, ends - block.length), packed)
 
         return run
+
+    from pnc_vol.extents import blocks
 
     in_parallel(driver, (task(block) for block in blocks.rounds(last_wins(extents), BLOCK)))

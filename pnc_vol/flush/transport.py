@@ -24,22 +24,17 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import CALL_COST, Driver
 from pnc_vol.errors import RankError
 from pnc_vol.extents.model import Extents
-from pnc_vol.flush.choice import Choice, Weight, asked_of_all, transport_code, weighed
+from pnc_vol.flush.agree import Choice, Weight, asked_of_all, transport_code, weighed
 from pnc_vol.flush.execute import Executed, Write, equal_rounds, execute, write_sieved
-from pnc_vol.late import late
-from pnc_vol.layout.places import ElementMap
+from pnc_vol.layout.base import ElementMap
 from pnc_vol.queue.batches import Batch
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
-    from pnc_vol.exchange import aggregators, two_phase
+    from pnc_vol.exchange import two_phase
     from pnc_vol.flush.agree import Agreement
     from pnc_vol.ranks.places import Nodes
-else:
-    # of one rank there is nothing to bring together
-    aggregators = late("pnc_vol.exchange.aggregators")
-    two_phase = late("pnc_vol.exchange.two_phase")
 
 __all__ = ["Transport"]
 
@@ -193,6 +188,8 @@ class Transport:
     def _together(self, driver: Driver) -> two_phase.TwoPhase:
         if self._two_phase is None:
             hints = self.options.hints
+            from pnc_vol.exchange import two_phase
+
             self._two_phase = two_phase.TwoPhase(self.comm, self.nodes, hints, self.options.aggrs_per_node)
         # The file may have been laid out anew, in another driver.
         self._two_phase.driver = driver
@@ -213,6 +210,8 @@ class Transport:
             found = weighed(runs, nbytes, single=single, call_cost=self.call_cost)
             told.append(" ".join(filter(None, ["transport", where])) + f": {found.way}: {found.why}")
         if known is not None:
+            from pnc_vol.exchange import aggregators
+
             wanted = aggregators.Wanted.by(self.options.hints, self.options.aggrs_per_node)
             n, nodes = len(aggregators.aggregators(known, wanted)), len(known.lowest)
             told.append(f"aggregators: {n} of {known.size} ranks, on {nodes} node{'s' * (nodes > 1)}")

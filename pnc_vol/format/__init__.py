@@ -3,16 +3,12 @@
 Knows: the format. Does not know: files, MPI, threads, HDF5.
 
 ========== =====================================================================================================
-`model`    dimensions, attributes, variables, a header
-`names`    which names are legal
-`types`    the eleven external types
+`model`    dimensions, attributes, variables, a header; external types, widths of fields, shapes and sizes
 `convert`  values to a file's bytes and back; small values in a variable's own type
-`widths`   how wide fields are in each version
-`sizes`    what follows from a header: shapes, bytes, the record size
 `source`   the primitives of decoding: bounds, errors, counts, names
 `decode`   bytes to a header
 `rules`    what fields mean to each other and to the size of the file
-`limits`   what each version can hold
+`limits`   what each version can hold; which names are legal
 `encode`   a header to bytes, from those of the header before where that is possible
 `placing`  where variables begin
 `moving`   which bytes move where when definitions change

@@ -15,10 +15,7 @@ from collections.abc import Iterator
 
 from pnc_vol.errors import FormatError
 from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, examine
-from pnc_vol.format.model import Finding, Header
-from pnc_vol.format.sizes import data_end, inner_sizes, record_size, record_vars
-from pnc_vol.format.types import TYPES, pad4
-from pnc_vol.format.widths import WIDTHS
+from pnc_vol.format.model import TYPES, WIDTHS, Finding, Header, data_end, inner_sizes, pad4, record_size, record_vars
 
 __all__ = ["check", "short_data", "whole_records"]
 

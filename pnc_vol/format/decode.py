@@ -25,10 +25,21 @@ import numpy as np
 
 from pnc_vol.errors import CorruptHeaderError, NeedBytes
 from pnc_vol.format import rules
-from pnc_vol.format.model import Attr, Dim, Finding, Header, Var
-from pnc_vol.format.names import MAX_NAME
+from pnc_vol.format.limits import MAX_NAME
+from pnc_vol.format.model import (
+    ATTRIBUTE,
+    DIMENSION,
+    MAX_BYTES,
+    MAX_VAR_DIMS,
+    VARIABLE,
+    Attr,
+    Dim,
+    Finding,
+    Header,
+    Var,
+    Widths,
+)
 from pnc_vol.format.source import NUL, Guess, Hints, Source, Where
-from pnc_vol.format.widths import ATTRIBUTE, DIMENSION, MAX_BYTES, MAX_VAR_DIMS, VARIABLE, Widths
 
 __all__ = ["MAX_HEADER_BYTES", "Decoded", "Reader", "decode"]
 

@@ -31,9 +31,22 @@ import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.limits import check_attrs, check_decoded, check_limits, check_names
-from pnc_vol.format.model import Attr, Dim, Header, Var
-from pnc_vol.format.sizes import inner_bytes, inner_sizes
-from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, VARIABLE, WIDTHS, Order, Widths
+from pnc_vol.format.model import (
+    ABSENT,
+    ATTRIBUTE,
+    DIMENSION,
+    LITTLE,
+    VARIABLE,
+    WIDTHS,
+    Attr,
+    Dim,
+    Header,
+    Order,
+    Var,
+    Widths,
+    inner_bytes,
+    inner_sizes,
+)
 
 __all__ = [
     "Parts",

@@ -22,9 +22,18 @@ import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.encode import header_size
-from pnc_vol.format.model import Header, Var
-from pnc_vol.format.sizes import begin_rec, inner_bytes, is_record, record_size, shape, strides
-from pnc_vol.format.types import TYPES, pad4
+from pnc_vol.format.model import (
+    TYPES,
+    Header,
+    Var,
+    begin_rec,
+    inner_bytes,
+    is_record,
+    pad4,
+    record_size,
+    shape,
+    strides,
+)
 
 __all__ = ["Moves", "moves", "needs_move", "overwrites", "taken"]
 

@@ -26,13 +26,18 @@ from typing import TYPE_CHECKING
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.encode import header_size
-from pnc_vol.format.model import Header, Var
-from pnc_vol.format.sizes import (
+from pnc_vol.format.model import (
+    MAX_OFFSET,
+    TYPES,
+    WIDTHS,
+    Header,
+    Var,
     begin_rec,
     data_end,
     inner_bytes,
     inner_sizes,
     is_record,
+    pad4,
     record_dim,
     record_size,
     record_stride,
@@ -41,15 +46,9 @@ from pnc_vol.format.sizes import (
     strides,
     vsize,
 )
-from pnc_vol.format.types import TYPES, pad4
-from pnc_vol.format.widths import MAX_OFFSET, WIDTHS
-from pnc_vol.late import late
 
 if TYPE_CHECKING:
-    from pnc_vol.format import moving
     from pnc_vol.format.moving import Moves, moves, needs_move, overwrites
-else:
-    moving = late("pnc_vol.format.moving")
 
 __all__ = [
     "Alignment",
@@ -252,6 +251,8 @@ class _Keeper:
         self.same: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
         # New variables never eat into the header's region.
         self.start = max(need, region)
+        from pnc_vol.format import moving
+
         self.taken = moving.taken(old, origin)
 
     def _free(self, begin: int, nbytes: int, step: int) -> int:

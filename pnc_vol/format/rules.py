@@ -25,10 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.format.model import Finding, Header
-from pnc_vol.format.sizes import record_stride, record_vars
-from pnc_vol.format.types import pad4
-from pnc_vol.format.widths import MAX_BYTES, MAX_OFFSET, WIDTHS
+from pnc_vol.format.model import MAX_BYTES, MAX_OFFSET, WIDTHS, Finding, Header, pad4, record_stride, record_vars
 
 __all__ = ["judge"]
 

@@ -10,9 +10,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from pnc_vol.errors import CorruptHeaderError, LimitError, NeedBytes, NotCDFError, TruncatedHeaderError
-from pnc_vol.format.model import Attr, Finding, Var
-from pnc_vol.format.names import MAX_NAME, is_legal_name
-from pnc_vol.format.widths import ABSENT, ATTRIBUTE, DIMENSION, MAX_BYTES, MAX_COUNT, VARIABLE, WIDTHS, Widths
+from pnc_vol.format.limits import MAX_NAME, is_legal_name
+from pnc_vol.format.model import (
+    ABSENT,
+    ATTRIBUTE,
+    DIMENSION,
+    MAX_BYTES,
+    MAX_COUNT,
+    VARIABLE,
+    WIDTHS,
+    Attr,
+    Finding,
+    Var,
+    Widths,
+)
 
 __all__ = ["NUL", "Guess", "Hints", "Source", "Where", "text_of"]
 

@@ -19,23 +19,15 @@ from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, ClassVar
 
-from pnc_vol.format import sizes
-from pnc_vol.format.model import Dim, Header, Var
+from pnc_vol.format import model
+from pnc_vol.format.model import MAX_OFFSET, Dim, Header, Var, begin_rec, inner_bytes, is_record, pad4
 from pnc_vol.format.placing import Alignment, grow, place
-from pnc_vol.format.sizes import begin_rec, inner_bytes, is_record
-from pnc_vol.format.types import pad4
-from pnc_vol.format.widths import MAX_OFFSET
-from pnc_vol.late import late
-from pnc_vol.layout.base import MOST_WRITTEN, Layout
-from pnc_vol.layout.places import Place, Places
+from pnc_vol.layout.base import MOST_WRITTEN, Layout, Place, Places
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
-    from pnc_vol.format import moving
     from pnc_vol.format.moving import Moves
-else:
-    moving = late("pnc_vol.format.moving")
 
 __all__ = ["CanonicalLayout", "EarlyPlaces"]
 
@@ -60,8 +52,8 @@ class CanonicalLayout(Layout):
         begins, inner = [var[4] for var in self.header.vars], [0] * len(self.uids)
         strides = inner.copy()
         if self.record_uids:
-            nbytes, record_size = sizes.inner_sizes(self.header), sizes.record_size(self.header)
-            for i in sizes.record_vars(self.header):
+            nbytes, record_size = model.inner_sizes(self.header), model.record_size(self.header)
+            for i in model.record_vars(self.header):
                 inner[i], strides[i] = max(1, nbytes[i] // self.itemsizes[i]), record_size
         columns = zip(begins, self.itemsizes, inner, strides, strict=True)
         return Places(zip(self.uids, map(tuple.__new__, repeat(Place), columns), strict=True))
@@ -88,7 +80,7 @@ class CanonicalLayout(Layout):
             return None
         begins = []
         alignment = Alignment(self.options.var_align, self.options.record_align, element_align=self.element_align)
-        for var, nbytes in zip(new.vars, sizes.inner_sizes(new), strict=True):
+        for var, nbytes in zip(new.vars, model.inner_sizes(new), strict=True):
             step = alignment.step_of(var[3])
             begins.append(-(-end // step) * step)
             end = begins[-1] + pad4(nbytes)
@@ -100,13 +92,17 @@ class CanonicalLayout(Layout):
             made._maps = Places(self._maps)
             for uid, var, itemsize in zip(uids[n:], header.vars[n:], made.itemsizes[n:], strict=True):
                 made._maps[uid] = Place(var[4], itemsize, 0, 0)
-        made._region = self.region._replace(end=header.vars[-1][4] + pad4(sizes.inner_sizes(header)[-1]))
+        made._region = self.region._replace(end=header.vars[-1][4] + pad4(model.inner_sizes(header)[-1]))
         return made
 
     def needs_move(self, target: Layout, tree: Tree) -> bool:
+        from pnc_vol.format import moving
+
         return moving.needs_move(*self._carried(target, tree))
 
     def moves(self, target: Layout, tree: Tree) -> Moves:
+        from pnc_vol.format import moving
+
         return moving.moves(*self._carried(target, tree))
 
     def _carried(self, target: Layout, tree: Tree) -> tuple[Header, Header, list[int | None]]:
@@ -116,11 +112,13 @@ class CanonicalLayout(Layout):
         return base, target.header.with_numrecs(base.numrecs), _origin(base_uids, target.uids)
 
     def overwrites(self, live: Header, live_uids: tuple[int, ...], target: Layout) -> bool:
+        from pnc_vol.format import moving
+
         return moving.overwrites(live, target.header, _origin(live_uids, target.uids))
 
     def data_end(self, header: Header) -> int:
         if header.vars is not self.header.vars:
-            return sizes.data_end(header)
+            return model.data_end(header)
         _, end, start, stride = self.region
         return max(end, start + stride * header.numrecs) if header.numrecs else end
 

@@ -17,7 +17,7 @@ from pnc_vol.errors import DefinitionError, MissingPackageError, NotYetError
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.canonical import CanonicalLayout
-from pnc_vol.mapping.markers import load_marker, marker_attr
+from pnc_vol.mapping.names import load_marker, marker_attr
 from pnc_vol.plugins import Registry
 
 __all__ = [

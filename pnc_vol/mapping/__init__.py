@@ -3,26 +3,22 @@
 Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of files, requests, ranks.
 
 ====================  ==========================================================================================
-`tree`                the objects in memory: groups, datasets, attributes, scales
+`tree`                the objects in memory: groups, datasets, scales; datasets that are made when somebody asks
 `tree_refresh`        a tree takes over what a newly read one says; objects that users hold stay the same
 `links`               soft, external and second hard links; named types
 `flatten`             from a tree to a header, or from the header before and what changed since
 `unflatten`           from a header to a tree
-`unread`              datasets that are made when somebody asks for them
-`names`               paths and attribute names as names of NetCDF, and back
+`names`               paths and attribute names as names of NetCDF, and back; the reserved attribute with JSON text
 `dimensions`          which dimension each axis of a dataset has
 `named_dims`          dimensions that a program names: declared ones, axes given by name
-`special`             h5py's special data types: numpy dtypes with metadata, and `Empty`
-`dtypes`              which NetCDF type and hidden dimensions an element has
+`dtypes`              h5py's special types; which NetCDF type and hidden dimensions an element has
 `encoding`            values of an element from what users give to arrays for the file, and back
 `references`          references to objects and regions
 `composite`           types that take several variables: compounds, arrays of varying length, references
-`composite_assembly`  datasets of such types, put together from the variables of a header
 `elsewhere`           datasets whose data live elsewhere: their marker, and which elements of a source are asked for
 `conventions`         what a variable's element means: NetCDF's conventions first, then our marker
 `describe`            data types as JSON, for markers
 `literals`            values that NetCDF attributes cannot have, as JSON
-`markers`             the reserved attribute: JSON text with what NetCDF cannot express
 `marker_check`        whether markers fit the header, for who checks a file
 `attributes`          attributes of one object: as the bytes of the header, decoded when they are asked for
 `attribute_encoding`  one attribute value: from what a user gives to a row of values in the header, and back

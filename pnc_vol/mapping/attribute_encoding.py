@@ -24,18 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnc_vol.errors import ConversionError, RangeError
-from pnc_vol.format.model import Attr
-from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, TYPES
-from pnc_vol.late import late
-from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Element, element_for
+from pnc_vol.format.model import CHAR, DOUBLE, FLOAT, TYPES, Attr
+from pnc_vol.mapping import conventions
+from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Dtype, Element, element_for, metadata_of, string_dtype
 from pnc_vol.mapping.encoding import encode, guessed, numbers
-from pnc_vol.mapping.special import Dtype, metadata_of, string_dtype
 
 if TYPE_CHECKING:
-    from pnc_vol.mapping import conventions
-    from pnc_vol.mapping.markers import Sink
-else:
-    conventions = late("pnc_vol.mapping.conventions")
+    from pnc_vol.mapping.names import Sink
 
 __all__ = ["as_array", "as_stored", "from_attr", "frozen", "literals", "texts", "to_attr"]
 

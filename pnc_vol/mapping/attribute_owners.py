@@ -11,23 +11,24 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.format.types import TYPES
-from pnc_vol.late import late
+from pnc_vol.format.model import TYPES, Attr, Header, Var
+from pnc_vol.mapping import conventions
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.dtypes import Element
-from pnc_vol.mapping.markers import About, Sink, dump_marker, shown
-from pnc_vol.mapping.names import MARKER, NameBook, is_member_name, legal_name, split_path
+from pnc_vol.mapping.names import (
+    MARKER,
+    About,
+    NameBook,
+    Sink,
+    dump_marker,
+    is_member_name,
+    legal_name,
+    shown,
+    split_path,
+)
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree
-
-if TYPE_CHECKING:
-    from pnc_vol.mapping import conventions, links
-else:
-    # few files have some
-    links = late("pnc_vol.mapping.links")
-    conventions = late("pnc_vol.mapping.conventions")
 
 __all__ = ["fill_of", "global_attrs", "named_attrs", "share_attrs", "shown_attrs", "with_fill"]
 
@@ -99,6 +100,8 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
 
 def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> None:
     """Links go to the global marker; the attributes of a named type are global ones, as those of a group."""
+    from pnc_vol.mapping import links
+
     found = links.dump_links(tree)
     if not found:
         return

@@ -27,19 +27,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError
-from pnc_vol.format.model import Attr
-from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT, UBYTE, UINT, UINT64, USHORT
+from pnc_vol.format.model import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT, UBYTE, UINT, UINT64, USHORT, Attr
 from pnc_vol.interruptions import done_whole
-from pnc_vol.late import late
-from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping import attribute_encoding
+from pnc_vol.mapping.dtypes import Dtype, check_string_dtype, element_for, is_empty, metadata_of, string_dtype
 from pnc_vol.mapping.names import MARKER, NameBook, legal_name
-from pnc_vol.mapping.special import Dtype, check_string_dtype, is_empty, metadata_of, string_dtype
 
 if TYPE_CHECKING:
-    from pnc_vol.mapping import attribute_encoding
-    from pnc_vol.mapping.markers import Sink
-else:
-    attribute_encoding = late("pnc_vol.mapping.attribute_encoding")
+    from pnc_vol.mapping.names import Sink
 
 __all__ = [
     "NO_MARKERS",

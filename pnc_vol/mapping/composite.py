@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnc_vol.errors import ConversionError
-from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping.dtypes import Dtype, check_string_dtype, element_for, metadata_of, string_dtype
 from pnc_vol.mapping.encoding import encode
 from pnc_vol.mapping.references import Reference, RegionReference
-from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of, string_dtype
 
 if TYPE_CHECKING:
     from pnc_vol.mapping.tree import DatasetNode

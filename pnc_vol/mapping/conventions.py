@@ -21,10 +21,17 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.errors import DefinitionError, PncVolError
-from pnc_vol.format.model import Attr
-from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT, TYPES
-from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Element, Kind, element_for
-from pnc_vol.mapping.special import metadata_of, string_dtype, with_metadata
+from pnc_vol.format.model import BYTE, CHAR, DOUBLE, FLOAT, TYPES, Attr
+from pnc_vol.mapping.dtypes import (
+    COMPLEX_DIM,
+    RAW_KINDS,
+    Element,
+    Kind,
+    element_for,
+    metadata_of,
+    string_dtype,
+    with_metadata,
+)
 
 __all__ = [
     "FILL",

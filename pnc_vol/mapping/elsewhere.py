@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import PncVolError
-from pnc_vol.format.types import BYTE
+from pnc_vol.format.model import BYTE
 from pnc_vol.mapping.describe import undescribe
 from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.names import is_text

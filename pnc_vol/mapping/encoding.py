@@ -21,8 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError, RangeError
 from pnc_vol.format.convert import to_file
-from pnc_vol.mapping.dtypes import Element, Kind
-from pnc_vol.mapping.special import Dtype, special_dtype, string_dtype
+from pnc_vol.mapping.dtypes import Dtype, Element, Kind, special_dtype, string_dtype
 
 __all__ = ["decode", "encode", "guessed", "numbers"]
 

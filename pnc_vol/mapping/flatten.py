@@ -20,25 +20,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pnc_vol.format.encode import with_changes
-from pnc_vol.format.model import Attr, Dim, Header, Var
-from pnc_vol.format.types import BYTE, CHAR, DOUBLE, FLOAT
-from pnc_vol.late import late
+from pnc_vol.format.model import BYTE, CHAR, DOUBLE, FLOAT, Attr, Dim, Header, Var
+from pnc_vol.mapping import conventions
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fill
 from pnc_vol.mapping.dimensions import DimBook
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
-from pnc_vol.mapping.markers import dump_marker
-from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, legal_name, variable_name
+from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, dump_marker, legal_name, variable_name
 from pnc_vol.mapping.tree import DatasetNode, Tree
-
-if TYPE_CHECKING:
-    from pnc_vol.mapping import composite, conventions
-else:
-    # compounds and arrays of varying length are rare
-    composite = late("pnc_vol.mapping.composite")
-    conventions = late("pnc_vol.mapping.conventions")
 
 __all__ = ["Flat", "changed", "numrecs_for", "numrecs_of", "to_header"]
 
@@ -375,6 +366,8 @@ def _is_row_part(node: DatasetNode, name: str) -> bool:
     owner = node.owner
     if owner is None or owner.parts.get(name) is not node:
         return False
+    from pnc_vol.mapping import composite
+
     # a compound may have fields of these names
     return composite.is_ragged(owner.element.dtype)
 

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.mapping.describe import describe, undescribe
-from pnc_vol.mapping.markers import shown
-from pnc_vol.mapping.names import split_path
+from pnc_vol.mapping.names import shown, split_path
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Node, Tree, walk
 
 __all__ = [

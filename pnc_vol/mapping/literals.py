@@ -22,14 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnc_vol.errors import DefinitionError
-from pnc_vol.format.model import Attr
-from pnc_vol.format.types import CHAR
+from pnc_vol.format.model import CHAR, Attr
 from pnc_vol.mapping.composite import conform, ragged_base
 from pnc_vol.mapping.describe import describe, undescribe
-from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.mapping.dtypes import Dtype, check_string_dtype, element_for, metadata_of
 from pnc_vol.mapping.encoding import decode, encode
 from pnc_vol.mapping.references import Reference, RegionReference
-from pnc_vol.mapping.special import Dtype, check_string_dtype, metadata_of
 
 __all__ = ["from_attr", "from_text", "literal", "to_attr", "to_text"]
 

@@ -16,11 +16,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pnc_vol.format.model import Attr, Finding, Header
-from pnc_vol.format.types import CHAR
+from pnc_vol.format.model import CHAR, Attr, Finding, Header
 from pnc_vol.mapping.links import TypeNode, entries
-from pnc_vol.mapping.markers import Findings, shown
-from pnc_vol.mapping.names import MARKER
+from pnc_vol.mapping.names import MARKER, Findings, shown
 from pnc_vol.mapping.tree import Node, Tree, walk
 from pnc_vol.mapping.unflatten import from_header
 

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pnc_vol.errors import DefinitionError
+from pnc_vol.format.limits import check_name
 from pnc_vol.format.model import Dim
-from pnc_vol.format.names import check_name
 from pnc_vol.mapping.dimensions import label_of
 from pnc_vol.mapping.tree import DatasetNode, FileDims, Tree
 

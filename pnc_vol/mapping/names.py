@@ -1,4 +1,4 @@
-"""Paths and attribute names of HDF5 as names of NetCDF, and back.
+"""Paths and attribute names of HDF5 as names of NetCDF, and the attribute that says what names cannot.
 
 Knows: which names each side allows, how a name is bent to fit, how collisions are told apart. Does not know: trees,
 headers, markers; who calls puts the true name into a marker wherever `dataset_name` would not give it back.
@@ -13,21 +13,37 @@ Rules
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pnc_vol.format.names import MAX_NAME, is_legal_name, normalise
+from pnc_vol.format.limits import MAX_NAME, is_legal_name, normalise
+from pnc_vol.format.model import CHAR, Attr
+from pnc_vol.warn import warn_outside
+
+if TYPE_CHECKING:
+    import json
 
 __all__ = [
     "MARKER",
+    "About",
+    "Findings",
     "NameBook",
+    "Sink",
     "dataset_name",
+    "dump_marker",
     "is_member_name",
     "is_text",
     "legal_name",
+    "load_marker",
+    "marker_attr",
+    "shown",
     "split_path",
     "variable_name",
+    "warn_of",
 ]
+
 
 MARKER = "pnc_vol_hdf5"
 """The reserved attribute, the marker. It begins with a letter, as the CF conventions ask (section 2.3). No attribute of
@@ -164,3 +180,133 @@ def split_path(path: object) -> list[str] | None:
         return None
     steps = path[1:].split("/")
     return steps if len(steps) <= DEEPEST and all(map(is_member_name, steps)) else None
+
+
+# ------------------------------------------------------------------------------------------------------------- markers
+# The reserved attribute (`names.MARKER`): JSON text with what NetCDF cannot express.
+#
+# Knows: how a marker is written and how one is read without trusting it. Does not know: what its keys mean.
+#
+# Rules
+# -----
+# 1. Compact JSON with sorted keys, in ASCII (characters beyond it are escaped), so that equal markers are equal bytes.
+# 2. A text that is not a JSON object is ignored as a whole; the file then is a plain NetCDF file.
+
+
+Marker = dict[str, Any]
+
+MOST_FINDINGS = 1000
+
+
+@functools.cache
+def _encoder() -> json.JSONEncoder:
+    import json
+
+    return json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False)
+
+
+class Findings(list[str]):
+    """Sentences about what was wrong; a hostile file cannot make it longer than `MOST_FINDINGS`.
+
+    path : str, the file's name once its user was told of the sentences so far. Those that come later, when an attribute
+        is looked at, are warnings at once: what is shown then is not what somebody once stored.
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path = ""
+
+    def append(self, sentence: str) -> None:
+        """Add a sentence unless it is there already, or there are enough."""
+        if len(self) >= MOST_FINDINGS or sentence in self:
+            return
+        super().append(sentence)
+        if self.path:
+            warn_outside(f"{self.path}: {sentence}")
+
+
+def warn_of(path: str, findings: list[str]) -> None:
+    """Tell the user of a file of what was found in it; what is found later is told of at once."""
+    if findings:
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        warn_outside(f"{path}: {findings[0]}{more}")
+    if isinstance(findings, Findings):
+        findings.path = path
+
+
+class Sink(Protocol):
+    """What takes sentences about what was wrong; a list is one."""
+
+    def append(self, sentence: str, /) -> None:
+        """Take a sentence."""
+
+
+class About:
+    """Findings about one object, whose name comes first in each sentence.
+
+    where : str, the object.
+    findings : Sink
+    """
+
+    __slots__ = ("findings", "where")
+
+    def __init__(self, where: str, findings: Sink) -> None:
+        self.where = where
+        self.findings = findings
+
+    def append(self, sentence: str) -> None:
+        """Add a sentence."""
+        self.findings.append(f"{self.where}: {sentence}")
+
+
+def shown(value: object) -> str:
+    """A value of a file as it may appear in a message: short, printable."""
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def dump_marker(marker: Mapping[str, Any]) -> Attr:
+    """The attribute that holds `marker`.
+
+    Examples
+    --------
+    >>> dump_marker({"path": "/A/B"}).data
+    b'{"path":"/A/B"}'
+    """
+    data = _encoder().encode(marker).encode("ascii")
+    return Attr(MARKER, CHAR, len(data), data)
+
+
+def marker_attr(attrs: Iterable[Attr]) -> Attr | None:
+    """The attribute that is the marker of an object; None if it has none.
+
+    Examples
+    --------
+    >>> marker_attr((Attr("units", 2, 1, b"K"), dump_marker({"len": 3}))).data
+    b'{"len":3}'
+    """
+    return next((attr for attr in attrs if attr.name == MARKER), None)
+
+
+def load_marker(attr: Attr, where: str, findings: list[str]) -> Marker:
+    """The marker that an attribute holds; empty, with a finding, if it is none.
+
+    Parameters
+    ----------
+    attr : Attr called `MARKER`
+    where : str, for the message
+    findings : list of str
+    """
+    if attr.type == CHAR:
+        import json
+
+        try:
+            marker = json.loads(attr.data.decode("utf-8"))
+        except (ValueError, RecursionError):
+            marker = None
+        if isinstance(marker, dict):
+            return marker
+    findings.append(f"{where}: {attr.name} is not a JSON object; it is ignored")
+    return {}

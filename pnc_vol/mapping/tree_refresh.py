@@ -15,8 +15,7 @@ from dataclasses import fields
 from typing import Any
 
 from pnc_vol.mapping.links import Hard, TypeNode
-from pnc_vol.mapping.tree import Axis, GroupNode, Node, Tree, walk
-from pnc_vol.mapping.unread import read_all
+from pnc_vol.mapping.tree import Axis, GroupNode, Node, Tree, read_all, walk
 
 __all__ = ["refresh_tree"]
 

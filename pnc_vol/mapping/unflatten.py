@@ -19,26 +19,46 @@ from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol.format.model import Attr, Header, Var
-from pnc_vol.format.types import BYTE
-from pnc_vol.late import late
+from pnc_vol.format.model import BYTE, Attr, Header, Var
 from pnc_vol.mapping.attribute_owners import fill_of, share_attrs, shown_attrs
 from pnc_vol.mapping.attributes import NO_MARKERS, Attributes
 from pnc_vol.mapping.conventions import FILL, TYPE_KEYS, element_of_var
 from pnc_vol.mapping.dimensions import label_of
-from pnc_vol.mapping.markers import Findings, load_marker, marker_attr, shown
-from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, is_member_name, is_text, split_path
-from pnc_vol.mapping.tree import NAMELESS, DatasetNode, FileDims, GroupNode, Tree
-from pnc_vol.mapping.unread import Plan, Unread, attach_scales
+from pnc_vol.mapping.dtypes import Element, element_for
+from pnc_vol.mapping.names import (
+    MARKER,
+    Findings,
+    NameBook,
+    dataset_name,
+    is_member_name,
+    is_text,
+    load_marker,
+    marker_attr,
+    shown,
+    split_path,
+)
+from pnc_vol.mapping.tree import (
+    NAMELESS,
+    NO_PARTS,
+    Axis,
+    DatasetNode,
+    FileDims,
+    GroupNode,
+    Plan,
+    Tree,
+    Unread,
+    attach_scales,
+)
 
 if TYPE_CHECKING:
-    from pnc_vol.mapping import composite_assembly, elsewhere, links
-else:
-    # Few files have compounds, links, or data of other files.
-    composite_assembly, links = late("pnc_vol.mapping.composite_assembly"), late("pnc_vol.mapping.links")
-    elsewhere = late("pnc_vol.mapping.elsewhere")
+    from pnc_vol.mapping.composite import Part
 
-__all__ = ["from_header"]
+__all__ = [
+    "assemble",
+    "from_header",
+    "share_axes",
+]
+
 
 Marker = Mapping[str, Any]
 
@@ -103,7 +123,7 @@ class _Reader:
             tree.layout = ""
         self._read_variables()
         if self.composites or self.loose:
-            for left in composite_assembly.assemble(self.composites, self.loose, self.findings):
+            for left in assemble(self.composites, self.loose, self.findings):
                 self._complain(left, "part", left.cdf_name)
                 self._hang(left, None)
         self.unread.coordinates = self.coordinates
@@ -115,11 +135,15 @@ class _Reader:
                 by_variable = {found.cdf_name: found for found in reversed(tree.datasets.values())}
             self._mark_axes(node, about, by_variable)
         if self.composites:
-            composite_assembly.share_axes(self.composites)
+            share_axes(self.composites)
         if "links" in marker:
+            from pnc_vol.mapping import links
+
             links.read_links(tree, marker["links"], self.findings)
             tree.links = 1
         if "listed" in marker:
+            from pnc_vol.mapping import links
+
             links.read_orders(tree, marker["listed"], self.findings)
         share_attrs(header, tree, marker.get("attrs", {}))
         for node in self.unnamed_scales:
@@ -267,6 +291,8 @@ class _Reader:
 
     def _read_elsewhere(self, uid: int, var: Var, marker: Marker) -> bool:
         """Add the dataset of a variable whose data live elsewhere; False if it has data."""
+        from pnc_vol.mapping import elsewhere
+
         node = elsewhere.read_marker(self.tree, uid, var.name, marker) if (var.dims, var.type) == ((), BYTE) else None
         if node is None:
             self.findings.append(
@@ -416,3 +442,164 @@ def _is_empty_shape(shape: Any, record: bool) -> bool:
         return False
     # numpy multiplies what is not 0, and elements have some bytes
     return 0 in (shape[1:] if record else shape) and prod(n or 1 for n in shape) < 1 << 48
+
+
+# -------------------------------------------------------------------------------------------------- composite assembly
+# Datasets that take several variables, put together from a header.
+#
+# Knows: the keys ``parts`` and ``part`` of markers. Does not know: headers, bytes.
+#
+# Rules
+# -----
+# 1. A dataset gets its parts only if all of them are there, of the type and shape that its own type asks for, and
+#    nobody else's; otherwise it is the scalar byte that the file has, and its parts are datasets of the root group.
+# 2. Nothing is allocated because a marker says so: shapes are those of variables.
+
+
+def assemble(
+    composites: list[tuple[DatasetNode, Marker]],
+    loose: dict[str, DatasetNode],
+    findings: list[str],
+) -> list[DatasetNode]:
+    """Give each dataset of `composites` its parts; returns the parts that belong to no dataset.
+
+    Parameters
+    ----------
+    composites : datasets whose type takes several variables, with their markers
+    loose : the variables that say they are a part, by name
+    findings : gets a sentence for each dataset that cannot be put together
+    """
+    for node, marker in composites:
+        node.shape = _shape(marker)
+        node.made_axes = [Axis() for _ in node.shape or ()]
+        if node.shape and marker.get("record") is True:
+            node.maxshape = (None, *node.shape[1:])
+        limits = marker.get("max")
+        if "max" in marker:
+            if isinstance(limits, list) and len(limits) == len(node.shape or ()) and _are_limits(limits, node.shape):
+                node.maxshape = tuple(limits)
+            else:
+                findings.append(
+                    f"variable {shown(node.cdf_name)}: max {shown(limits)} of its marker does not fit; it is ignored"
+                )
+    for node, marker in composites:
+        found = _parts(node, marker, loose)
+        if found is None:
+            findings.append(
+                f"variable {shown(node.cdf_name)}: its parts do not fit its type; it is shown as a plain variable"
+            )
+            continue
+        for name, part in found.items():
+            part.name, part.parent = name, node  # type: ignore[assignment]
+            node.put_part(name, part)
+            del loose[part.cdf_name]
+    # what cannot be put together is not a part either, so that its owner cannot be put together
+    by_uid = {node.uid: marker for node, marker in composites}
+    waiting = [node for node, _ in composites]
+    while waiting:
+        node = waiting.pop()
+        if node.element.kind != "composite" or _whole(node, by_uid[node.uid]):
+            continue
+        for part in node.parts.values():
+            part.parent = None
+            loose[part.cdf_name] = part
+        node.parts, node.element, node.shape, node.maxshape = NO_PARTS, element_for("i1"), (), None
+        node.made_axes = []
+        if node.owner is not None:
+            waiting.append(node.owner)
+    return list(loose.values())
+
+
+def _are_limits(limits: list[Any], shape: tuple[int, ...] | None) -> bool:
+    return all(
+        limit is None or (type(limit) is int and limit >= n) for limit, n in zip(limits, shape or (), strict=True)
+    )
+
+
+def _shape(marker: Marker) -> tuple[int, ...] | None:
+    shape = marker.get("shape")
+    if not isinstance(shape, list) or len(shape) > MAX_RANK or not all(type(n) is int and n >= 0 for n in shape):
+        return None
+    return tuple(shape)
+
+
+def _wanted(node: DatasetNode) -> list[Part]:
+    from pnc_vol.mapping import composite
+
+    base = composite.ragged_base(node.element.dtype)
+    found = composite.parts_of(node.element.dtype)
+    return found if base is None else [*found, composite.Part("values", base)]
+
+
+def _parts(node: DatasetNode, marker: Marker, loose: dict[str, DatasetNode]) -> dict[str, DatasetNode] | None:
+    """The parts of a dataset by name; none for an empty one, None if they do not fit."""
+    if marker.get("null") is True:
+        node.shape = None
+        return {}
+    names = marker.get("parts")
+    if not isinstance(names, dict) or node.shape is None:
+        return None
+    from pnc_vol.mapping import composite
+
+    ragged = composite.ragged_base(node.element.dtype) is not None
+    found: dict[str, DatasetNode] = {}
+    for name, dtype, inner in _wanted(node):
+        said = names.get(name)
+        part = loose.get(said) if isinstance(said, str) else None
+        if part is None or part.owner is not None or part in found.values():
+            return None
+        # the type first: it ends a chain of parts that hold each other
+        if not _same_type(part.element, element_for(dtype)) or _above(node, part):
+            return None
+        if node.maxshape and not found and part.shape and node.shape:
+            # records are counted by the file: another program may have added some
+            node.shape = (part.shape[0], *node.shape[1:])
+        if ragged and name == "values":
+            if len(part.shape or ()) != 1:
+                return None
+        elif part.shape != (*node.shape, *inner):
+            return None
+        found[name] = part
+    return found
+
+
+def _whole(node: DatasetNode, marker: Marker) -> bool:
+    if marker.get("null") is True and not node.parts:
+        return True
+    return len(node.parts) == len(_wanted(node)) and all(
+        _same_type(node.parts[name].element, element_for(dtype)) for name, dtype, _ in _wanted(node)
+    )
+
+
+def _above(node: DatasetNode, part: DatasetNode) -> bool:
+    """True if `part` is the dataset itself or one that it belongs to."""
+    at: DatasetNode | None = node
+    while at is not None:
+        if at is part:
+            return True
+        at = at.owner
+    return False
+
+
+def _same_type(found: Element, wanted: Element) -> bool:
+    if found.kind != wanted.kind or found.nc_type != wanted.nc_type:
+        return False
+    if found.kind == "composite":
+        from pnc_vol.mapping.describe import describe
+
+        # numpy's equality does not look at what objects are
+        return bool(describe(found.dtype) == describe(wanted.dtype))
+    return found.kind == "vlen_string" or (found.file_dtype == wanted.file_dtype and found.dtype == wanted.dtype)
+
+
+def share_axes(composites: list[tuple[DatasetNode, Marker]]) -> None:
+    """Let parts have the axes of their dataset, so that scales and labels name the dimensions of both."""
+    from pnc_vol.mapping import composite
+
+    for node, _ in composites:
+        for name, part in node.parts.items():
+            if name == "values" and composite.ragged_base(node.element.dtype) is not None:
+                continue
+            for axis, own in zip(node.axes, part.axes, strict=False):
+                axis.dim_name = axis.dim_name or own.dim_name
+            part.axes[: len(node.axes)] = node.axes

@@ -2,11 +2,9 @@
 
 ===================  =============================================================================
 `request`            the handle that a user holds on to
-`rows`               posted runs as rows of integers, and lists of runs, kept once for all posts that have them
 `parts`              a write in parts that fit memory
 `batches`            posted rows with their bytes: what a flush writes
-`backlog`            all that is posted, in the order of posting: closed batches, and the open rows
-`stores`             where bytes are kept: the protocol of a store, what it declares, the register of names
+`stores`             where bytes are kept: the protocol of a store, its rows in order, the register of names
 `memory`             the memory store: one arena
 `spill`              the spill file: what memory does not hold
 `queue`              the queue: one store in front, the next ones when it has no room

@@ -24,31 +24,27 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import LEAST_RUNS, Runs
-from pnc_vol.late import late
+from pnc_vol.format import convert
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.backlog import ROW_COST, Backlog
-from pnc_vol.queue.batches import Batch, MemoryBatch
-from pnc_vol.queue.rows import (
+from pnc_vol.queue.batches import (
     COLUMNS,
     LIST_COST,
     LONG_LIST,
     MOST_RUNS,
     RUN_COST,
+    Batch,
     Listed,
+    MemoryBatch,
     Tables,
     compact,
     pack_row,
 )
-from pnc_vol.queue.stores import Capabilities, Store
+from pnc_vol.queue.stores import ROW_COST, Backlog, Capabilities, Store
 
 if TYPE_CHECKING:
     from pnc_vol.extents.model import Selection
-    from pnc_vol.format import convert
     from pnc_vol.format.convert import Overflow
-    from pnc_vol.queue import parts
-else:
-    convert, parts = late("pnc_vol.format.convert"), late("pnc_vol.queue.parts")
 
 __all__ = ["MemoryStore"]
 
@@ -236,6 +232,8 @@ class MemoryStore(Store):
 
         All lists at once would take more memory than the data.
         """
+        from pnc_vol.queue import parts
+
         uid, lists, many = node.uid, self.backlog.lists, -(-values.size // parts.run_elements(selection))
         # what all of it will be charged with at most
         cost = values.size * node.element.itemsize + many * RUN_COST + (many // MOST_RUNS + 2) * LIST_COST

@@ -23,19 +23,13 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Runs
-from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.backlog import Backlog, Sorted, lay_over, near
-from pnc_vol.queue.batches import Batch, UserArrayBatch, without
+from pnc_vol.queue.batches import NO_ROWS, Batch, Listed, Rows, UserArrayBatch, make_rows, without
 from pnc_vol.queue.memory import MemoryStore
-from pnc_vol.queue.rows import NO_ROWS, Listed, Rows, make_rows
-from pnc_vol.queue.stores import Capabilities, Store
+from pnc_vol.queue.stores import Backlog, Capabilities, Sorted, Store, lay_over, near
 
 if TYPE_CHECKING:
     from pnc_vol.queue import spill as spilling
-else:
-    # few files have one
-    spilling = late("pnc_vol.queue.spill")
 
 __all__ = ["Queue"]
 
@@ -171,6 +165,8 @@ class Queue:
         if not memory.batches and not logged:
             return
         if self.spill_file is None:
+            from pnc_vol.queue import spill as spilling
+
             self.spill_file = spilling.SpillFile(self._open_spill)
         moved = [*memory.batches, *logged]
         spilled = self.spill_file.take(memory.batches, memory.arena[: memory.position]) if memory.batches else []

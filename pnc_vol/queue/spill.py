@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Int64, one_extent
-from pnc_vol.queue.batches import Batch, RowsOf, changed
-from pnc_vol.queue.rows import COLUMNS, Listed, Rows
+from pnc_vol.queue.batches import COLUMNS, Batch, Listed, Rows, RowsOf, changed
 
 __all__ = ["SpillFile", "SpilledBatch", "SpilledRows"]
 

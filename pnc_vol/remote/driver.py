@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Capabilities, Memory, OpenContext
-from pnc_vol.drivers.byte_copy import check, copy_pieces, in_order, within
 from pnc_vol.drivers.root import Root
+from pnc_vol.drivers.vectored_io import check, copy_pieces, in_order, within
 from pnc_vol.errors import ReadOnlyError
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents, spread

@@ -30,10 +30,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
+from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper, parse_stack
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.drivers.stack import open_stack, register
-from pnc_vol.drivers.stack_text import parse_stack
 from pnc_vol.errors import ClosedFileError
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import REAL

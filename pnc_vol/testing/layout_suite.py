@@ -27,8 +27,7 @@ import pnc_vol
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.layout import registry
-from pnc_vol.layout.base import Layout
-from pnc_vol.layout.places import Place
+from pnc_vol.layout.base import Layout, Place
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.plugins import restored
 

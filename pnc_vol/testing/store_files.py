@@ -21,9 +21,8 @@ from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.extents.model import Extents
 from pnc_vol.plugins import restored
 from pnc_vol.queue import stores
-from pnc_vol.queue.batches import Batch
+from pnc_vol.queue.batches import Batch, Rows
 from pnc_vol.queue.queue import Queue
-from pnc_vol.queue.rows import Rows
 from pnc_vol.testing.faults import FailingCalls
 
 __all__ = ["LENGTH", "POSTS", "SHAPES", "Arrays", "StoreFiles", "copied", "queue_of", "random_index", "refusing"]

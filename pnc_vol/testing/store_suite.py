@@ -26,8 +26,7 @@ import pytest
 import pnc_vol
 from pnc_vol.errors import PncVolError, RangeError
 from pnc_vol.queue import stores
-from pnc_vol.queue.batches import posted
-from pnc_vol.queue.rows import Listed
+from pnc_vol.queue.batches import Listed, posted
 from pnc_vol.system import REAL
 from pnc_vol.testing.store_files import (
     LENGTH,

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.convert import inspect_hdf5
-from pnc_vol.mapping.special import check_enum_dtype
+from pnc_vol.mapping.dtypes import check_enum_dtype
 
 __all__ = ["Axis", "Decoding", "axes_of", "is_numeric", "label_of", "place_of"]
 

@@ -32,7 +32,7 @@ from h5grove.content import (
 from h5grove.utils import PathError, hdf_path_join, parse_slice
 
 from pnc_vol.convert import inspect_hdf5
-from pnc_vol.mapping.special import check_ref_dtype
+from pnc_vol.mapping.dtypes import check_ref_dtype
 from pnc_vol.viewer.coordinates import Decoding, axes_of, is_numeric, label_of, place_of
 
 __all__ = ["content_of", "first_of", "json_value", "paths_below", "shape_of_selection"]

@@ -42,8 +42,8 @@ from pnc_vol.api.group import Group
 from pnc_vol.format.model import Attr
 from pnc_vol.mapping.attributes import Attribute, Attributes, decode_attribute
 from pnc_vol.mapping.dimensions import is_nameless
+from pnc_vol.mapping.dtypes import metadata_of
 from pnc_vol.mapping.names import MARKER
-from pnc_vol.mapping.special import metadata_of
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Node
 from pnc_vol.xarray.arrays import StoredArray, Where, inner_axes, shown_dtype
 

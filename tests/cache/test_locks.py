@@ -9,7 +9,7 @@ import numpy as np
 
 from pnc_vol.cache.locks import RangeLocks
 from pnc_vol.cache.watch import Watch
-from pnc_vol.extents.ranges import EMPTY, Ranges
+from pnc_vol.extents.merge import EMPTY, Ranges
 from pnc_vol.system import REAL
 
 LOW, HIGH = Ranges(np.array([0]), np.array([8])), Ranges(np.array([80]), np.array([88]))

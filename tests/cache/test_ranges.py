@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnc_vol.extents.ranges import EMPTY, Ranges, ranges_of
+from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 
 extents = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=8)
 

@@ -57,7 +57,7 @@ def test_pieces_are_what_the_file_holds(path: Path, content: bytes, seed: int, n
 def test_what_lies_beyond_a_file_that_was_cut_stays_as_it_was(
     path: Path, content: bytes, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pnc_vol.drivers.descriptor._PIECES_AT_ONCE", 40)
+    monkeypatch.setattr("pnc_vol.drivers.posix._PIECES_AT_ONCE", 40)
     found = opened(path)
     offset = np.linspace(0, SIZE - 8, 100).astype(np.int64)
     extents = Extents(offset, np.full(100, 8), np.arange(100, dtype=np.int64)[::-1] * 8)

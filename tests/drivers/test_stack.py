@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from other_process import fresh
 
 import pnc_vol
+from pnc_vol.drivers.base import parse_stack, written_layer
 from pnc_vol.drivers.stack import registered, stack_capabilities
-from pnc_vol.drivers.stack_text import parse_stack, written_layer
 from pnc_vol.testing.driver_suite import Wrapper, extents_of, open_stack, register
 from pnc_vol.testing.faults import TraceSystem
 

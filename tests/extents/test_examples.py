@@ -8,9 +8,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize(
-    "name", ["blocks", "decomposition", "fancy", "merge", "model", "place", "selection", "subarrays"]
-)
+@pytest.mark.parametrize("name", ["blocks", "decomposition", "merge", "model", "place", "selection", "subarrays"])
 def test_examples(name):
     result = doctest.testmod(importlib.import_module(f"pnc_vol.extents.{name}"))
     assert result.attempted > 0

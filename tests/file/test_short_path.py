@@ -12,7 +12,7 @@ import pytest
 from counted_work import calls_of, note_copies
 
 import pnc_vol
-from pnc_vol.queue.backlog import ROW_COST
+from pnc_vol.queue.stores import ROW_COST
 
 # ------------------------------------------------------------------------------------------- what it costs
 

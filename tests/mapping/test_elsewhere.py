@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pnc_vol.format.model import Header, Var
 from pnc_vol.mapping.elsewhere import common
 from pnc_vol.mapping.flatten import to_header
-from pnc_vol.mapping.markers import dump_marker
+from pnc_vol.mapping.names import dump_marker
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.mapping.unflatten import from_header
 

@@ -25,10 +25,24 @@ from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap, content
 from pnc_vol.errors import FormatError, PncVolError, PncVolWarning
 from pnc_vol.extents.model import Runs
 from pnc_vol.format.encode import encode
-from pnc_vol.format.model import Attr, Dim, Header, Var
+from pnc_vol.format.model import (
+    CHAR,
+    DOUBLE,
+    FLOAT,
+    INT,
+    INT64,
+    SHORT,
+    TYPES,
+    Attr,
+    Dim,
+    Header,
+    Var,
+    data_end,
+    inner_bytes,
+    is_record,
+    record_size,
+)
 from pnc_vol.format.placing import place
-from pnc_vol.format.sizes import data_end, inner_bytes, is_record, record_size
-from pnc_vol.format.types import CHAR, DOUBLE, FLOAT, INT, INT64, SHORT, TYPES
 
 RECORDS, Y, X = 3, 4, 6
 CANONICAL = Header(

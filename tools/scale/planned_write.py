@@ -26,8 +26,7 @@ from pnc_vol.exchange.parcels import LARGEST, bytes_of, parcels_of
 from pnc_vol.exchange.team import Team
 from pnc_vol.exchange.two_phase import TwoPhase
 from pnc_vol.extents.model import Extents, Int64
-from pnc_vol.flush.agree import Agreement
-from pnc_vol.flush.choice import transport_code
+from pnc_vol.flush.agree import Agreement, transport_code
 from pnc_vol.flush.transport import Transport
 from pnc_vol.ranks import mpi_comm
 from pnc_vol.ranks.comm import Comm

@@ -22,9 +22,9 @@ from pnc_vol.bench.e3sm_maps import Dealt, dealt_out
 from pnc_vol.bench.flash import BLOCKS, LABELS
 from pnc_vol.convert.map_files import in_rows
 from pnc_vol.extents.model import Extents, Int64, Runs, before
-from pnc_vol.flush.plan import Plan
-from pnc_vol.layout.places import Place
-from pnc_vol.queue.rows import Listed
+from pnc_vol.flush.execute import Plan
+from pnc_vol.layout.base import Place
+from pnc_vol.queue.batches import Listed
 
 __all__ = ["CASES", "Case", "Flush", "flushes_of"]
 

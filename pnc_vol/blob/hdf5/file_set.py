@@ -46,8 +46,7 @@ from pnc_vol.flush.agree import Agreement
 from pnc_vol.format.model import Header
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import Batch
-from pnc_vol.queue.rows import Listed
+from pnc_vol.queue.batches import Batch, Listed
 from pnc_vol.ranks.comm import Comm
 
 __all__ = ["Hdf5Set", "Hdf5SetDriver", "Own"]

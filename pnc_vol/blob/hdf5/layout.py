@@ -25,8 +25,7 @@ from pnc_vol.blob.layout import BlobFiles, BlobLayout
 from pnc_vol.blob.maps import SubfileMap
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Int64, Runs
-from pnc_vol.layout.base import SHIFT
-from pnc_vol.layout.places import ElementMap, Place
+from pnc_vol.layout.base import SHIFT, ElementMap, Place
 
 __all__ = ["Hdf5BlobFiles", "Hdf5BlobLayout"]
 

@@ -27,10 +27,7 @@ from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap, from_content
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Extents, Int64, before
-from pnc_vol.format.model import Header
-from pnc_vol.format.sizes import inner_sizes, is_record
-from pnc_vol.format.types import TYPES
-from pnc_vol.format.widths import MAX_OFFSET, Order
+from pnc_vol.format.model import MAX_OFFSET, TYPES, Header, Order, inner_sizes, is_record
 
 __all__ = ["Parts", "read_map", "read_parts"]
 

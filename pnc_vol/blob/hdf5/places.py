@@ -22,8 +22,7 @@ from pnc_vol.blob.hdf5.parts import Parts
 from pnc_vol.blob.places import MapLookup
 from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent, spread
-from pnc_vol.layout.base import SHIFT
-from pnc_vol.layout.places import Place
+from pnc_vol.layout.base import SHIFT, Place
 
 __all__ = ["Addresses", "Hdf5BlobPlace", "HeldElsewhere", "blob_starts"]
 

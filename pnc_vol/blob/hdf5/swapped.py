@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
-from pnc_vol.drivers.byte_copy import copy_pieces
+from pnc_vol.drivers.vectored_io import copy_pieces
 from pnc_vol.extents.model import Extents, Int64, before, distinct, spread
 
 __all__ = ["Regions", "SwappedDriver"]

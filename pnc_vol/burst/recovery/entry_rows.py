@@ -31,7 +31,7 @@ from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Int64, before, spread
 from pnc_vol.extents.selection import Selection, hyperslab
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.rows import COLUMNS, Rows
+from pnc_vol.queue.batches import COLUMNS, Rows
 
 if TYPE_CHECKING:
     from pnc_vol.file.open_file import OpenFile
@@ -50,7 +50,7 @@ _ANY = 2**62
 class EntryRows(NamedTuple):
     """Entries as rows.
 
-    rows : int64[n, 5], see `queue.rows`; the first column is the entry's place in what was asked for, addresses are
+    rows : int64[n, 5], see `queue.batches`; the first column is the entry's place in what was asked for, addresses are
         bytes of the data log.
     owner : int64[n], the uid of the dataset of each.
     units : dict of uid to int, bytes of a value to be swapped.

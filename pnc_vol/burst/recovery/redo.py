@@ -39,7 +39,7 @@ from pnc_vol.errors import LogError, PncVolError, RangeError
 from pnc_vol.extents.model import Int64, distinct
 from pnc_vol.extents.selection import hyperslab, many
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.backlog import ROW_COST
+from pnc_vol.queue.stores import ROW_COST
 
 if TYPE_CHECKING:
     from pnc_vol.file.leftovers import ReplayReport

@@ -27,11 +27,10 @@ from pnc_vol.file.reads.execute import read_numbers, read_strided
 from pnc_vol.file.session import Session
 from pnc_vol.flush.stream import BLOCK
 from pnc_vol.late import late
-from pnc_vol.layout.places import Place
+from pnc_vol.layout.base import Place
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.backlog import lay_last, lay_over
-from pnc_vol.queue.batches import Batch
-from pnc_vol.queue.rows import Rows
+from pnc_vol.queue.batches import Batch, Rows
+from pnc_vol.queue.stores import lay_last, lay_over
 
 if TYPE_CHECKING:
     from pnc_vol.file.reads import gathered

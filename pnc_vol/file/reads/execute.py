@@ -12,22 +12,16 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
+from pnc_vol.extents import blocks
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
-from pnc_vol.late import late
 from pnc_vol.layout.base import OFFSET
-
-if TYPE_CHECKING:
-    from pnc_vol.extents import blocks
-else:
-    # for large reads
-    blocks = late("pnc_vol.extents.blocks")
 
 __all__ = ["Call", "Look", "by_calls", "by_looks", "read_numbers", "read_strided"]
 

@@ -35,8 +35,8 @@ from pnc_vol.file.reads.gathered import read_gathered
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
 from pnc_vol.file.session import Session
-from pnc_vol.flush.choice import NO_READS, Weight, transport_code
-from pnc_vol.layout.places import ElementMap
+from pnc_vol.flush.agree import NO_READS, Weight, transport_code
+from pnc_vol.layout.base import ElementMap
 from pnc_vol.mapping.encoding import decode
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request

@@ -22,7 +22,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent, spread
 from pnc_vol.file.reads.execute import read_numbers
 from pnc_vol.file.session import Session
-from pnc_vol.layout.places import ElementMap, Place
+from pnc_vol.layout.base import ElementMap, Place
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = ["Order", "order_of", "pattern_of", "ranges", "read_gathered"]
