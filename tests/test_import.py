@@ -8,7 +8,7 @@ from pathlib import Path
 
 FIRST_FILE = 110
 """Modules of the package that a script loads that writes one dataset."""
-READ = 114
+READ = 116
 """The same for one that writes and reads it."""
 
 
