@@ -170,6 +170,7 @@ SWEEPS = {
 # Tests of the core that need a plug-in; those in the folder of a plug-in all do. `.ci/seams` runs the rest without any.
 NEEDS = {
     "tests/api/test_opened_twice.py::test_a_set": "blob",
+    "tests/api/test_virtual.py::test_subfiles_have_no": "blob",
     "tests/engine/test_engine.py": "burst",
     "tests/engine/test_mutants.py": "burst",
     "tests/engine/test_reading_threads.py": "burst",

@@ -189,10 +189,11 @@ class Group(Creating, Visiting):
         session = self._check()
         with session.lock:
             session.check_open()
+            # first what is asked for most; links are asked for by classes that other classes can be registered with
+            if self._made_plainly(session, name, None, None, obj) is not None:
+                return
             if isinstance(obj, (HLObject, SoftLink, ExternalLink, np.dtype)):
                 _linking().make_link(self, name, obj)
-                return
-            if self._made_plainly(session, name, None, None, obj) is not None:
                 return
             slot = paths.slot(self._node, name, "create link")
             plan = create.plan(None, None, obj, {"track_order": True} if get_config().track_order else {})

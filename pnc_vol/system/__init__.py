@@ -120,13 +120,13 @@ class System:
 
     def open(self, path: Path, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
         """A descriptor of `path`; `flags` are ``os.O_*``; with `dir_fd` a relative path starts there."""
-        noted = _opening.last() if _opening.stack else None
+        noted = None if _opening.inside is None else _opening.inside()
         if noted is not None and flags & os.O_EXCL and os.fspath(path).endswith(TEMPORARY):  # type: ignore[arg-type]
             noted.files.append(path)
         # in one line: an interruption comes before it or after it
         fd = OwnedFd(os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd))
         if noted is not None:
-            noted.descriptors.append(fd)
+            noted.append(fd)
         return fd
 
     def close(self, fd: int) -> None:
@@ -296,38 +296,26 @@ TEMPORARY = ".pnctmp"
 """What the name of a file ends with that has not got its own name yet."""
 
 
-class _Opened:
-    """What an opening has opened: descriptors, and temporary files."""
+class _Opened(list[int]):
+    """The descriptors that an opening has opened, and the temporary files that it made."""
 
-    def __init__(self) -> None:
-        self.descriptors: list[int] = []
-        self.files: list[Path] = []
+    files: list[Path]
 
 
 class _Opening(threading.local):
-    """The openings that this thread is in, the last one within the others.
+    """The opening that this thread is in.
 
-    They are referred to weakly: an interruption can come before an opening is taken from the list, and what is opened
-    later must not be kept by it.
+    It is referred to weakly: an interruption can come before it is noted that it has ended, and what is opened later
+    must not be kept by it.
     """
 
-    def __init__(self) -> None:
-        self.stack: list[weakref.ref[_Opened]] = []
-
-    def last(self) -> _Opened | None:
-        while self.stack:
-            found = self.stack[-1]()
-            if found is not None:
-                return found
-            self.stack.pop()
-        return None
+    inside: weakref.ref[_Opened] | None = None
 
 
 _opening = _Opening()
 
 
-@contextlib.contextmanager
-def closing_if_it_fails(system: System, *, by_any_error: bool = True) -> Iterator[None]:
+class closing_if_it_fails:
     """Close what is opened by this thread inside, and is still open, if an exception ends it.
 
     After an interruption (`is_interruption`) temporary files go as well.
@@ -343,24 +331,33 @@ def closing_if_it_fails(system: System, *, by_any_error: bool = True) -> Iterato
     Traceback (most recent call last):
     OSError: [Errno 9] Bad file descriptor
     """
-    opened = _Opened()
-    depth = len(_opening.stack)
-    _opening.stack.append(weakref.ref(opened))
-    try:
-        yield
-    except BaseException as error:
-        interrupted = is_interruption(error)
-        for fd in opened.descriptors[::-1] if interrupted or by_any_error else ():
+
+    __slots__ = ("_any", "_before", "_opened", "_system")
+
+    def __init__(self, system: System, *, by_any_error: bool = True) -> None:
+        self._system, self._any, self._before = system, by_any_error, _opening.inside
+        self._opened = _Opened()
+        self._opened.files = []
+
+    def __enter__(self) -> None:
+        _opening.inside = weakref.ref(self._opened)
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            if error is not None:
+                self._close(interrupted=is_interruption(error))
+        finally:
+            _opening.inside = self._before
+
+    def _close(self, *, interrupted: bool) -> None:
+        for fd in self._opened[::-1] if interrupted or self._any else ():
             with contextlib.suppress(OSError):
-                system.close(fd)
+                self._system.close(fd)
         if interrupted:
-            for path in opened.files:
+            for path in self._opened.files:
                 # one that has its final name by now is not there any more
                 with contextlib.suppress(OSError):
-                    system.unlink(path)
-        raise
-    finally:
-        del _opening.stack[depth:]
+                    self._system.unlink(path)
 
 
 def _with_attributes(name: str) -> Callable[..., Any]:

@@ -320,13 +320,16 @@ def test_what_a_virtual_dataset_cannot_do_says_so(tmp_path: Path) -> None:
                 act()
         with pytest.raises(TypeError, match="Only chunked datasets can be resized"):
             v.resize((9,))
-    with pytest.raises(NotYetError, match="blob"), pnc_vol.File(tmp_path / "b", "w", layout="blob") as f:
-        f.create_virtual_dataset("v", pnc_vol.VirtualLayout((3,), "i8"))
     layout = pnc_vol.VirtualLayout((3,), "i8")
     with pytest.raises(ValueError, match="masks"):
         layout[np.array([True, False, True])] = pnc_vol.VirtualSource("a", "x", (2,))
     with pytest.raises(ValueError, match="different number"):
         layout[:2] = pnc_vol.VirtualSource("a", "x", (3,))
+
+
+def test_subfiles_have_no_virtual_datasets(tmp_path: Path) -> None:
+    with pytest.raises(NotYetError, match="blob"), pnc_vol.File(tmp_path / "b", "w", layout="blob") as f:
+        f.create_virtual_dataset("v", pnc_vol.VirtualLayout((3,), "i8"))
 
 
 def test_another_dataset_object_of_its_id_reads_the_same(tmp_path: Path) -> None:
