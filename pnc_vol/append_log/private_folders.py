@@ -30,7 +30,7 @@ from pnc_vol.system.full_io import read_whole, write_whole
 from pnc_vol.system.neighbours import is_unnamed, neighbour
 
 __all__ = [
-    "Found",
+    "FoldersOfJobs",
     "find_folders",
     "folders_named",
     "forget_folder",
@@ -127,7 +127,7 @@ def _not_made(error: OSError, folder: str, advice: str) -> OSError:
     return type(error)(error.errno, advice.format(error.strerror), os.path.dirname(folder))
 
 
-class Found(NamedTuple):
+class FoldersOfJobs(NamedTuple):
     """The folders of a file.
 
     gone : list of str, of jobs that are gone, oldest first.
@@ -140,7 +140,7 @@ class Found(NamedTuple):
     closed: dict[str, str]
 
 
-def find_folders(system: System, folders: Iterable[str], lock: str) -> Found:
+def find_folders(system: System, folders: Iterable[str], lock: str) -> FoldersOfJobs:
     """Which of some folders are private, and whose job still runs.
 
     Parameters
@@ -148,7 +148,7 @@ def find_folders(system: System, folders: Iterable[str], lock: str) -> Found:
     folders : iterable of str, each may be named several times, and need not be there.
     lock : str, as in `is_alive`.
     """
-    found, times = Found([], [], {}), {}
+    found, times = FoldersOfJobs([], [], {}), {}
     for folder in dict.fromkeys(folders):
         try:
             there = system.lstat(folder)
@@ -342,8 +342,8 @@ def _lock_note(system: System, note: str) -> int:
         try:
             fd = system.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             system.flock(fd)
-            mine, there = system.fstat(fd), system.lstat(note)
-            if (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino):
+            opened, there = system.fstat(fd), system.lstat(note)
+            if (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino):
                 return fd
             # Another process has put a new note in its place,
             system.close(fd)

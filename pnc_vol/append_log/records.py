@@ -175,8 +175,8 @@ def encode_header(form: RecordFormat, header: RecordHeader, slot: int = 0) -> by
     size = -(-(_HEADER.size + len(path) + 4) // RECORD_BYTES) * RECORD_BYTES
     version = next(number for number, nbytes in _slots(form).items() if nbytes == slot)
     ids = header.log_id, header.file, header.rank, header.num_ranks
-    told = _HEADER.pack(form.magic, version, size + slot, *ids, len(path), RECORD_BYTES)
-    head = (told + path).ljust(size - 4, b"\0")
+    fields = _HEADER.pack(form.magic, version, size + slot, *ids, len(path), RECORD_BYTES)
+    head = (fields + path).ljust(size - 4, b"\0")
     return head + CRC.pack(crc32(head)) + bytes(slot)
 
 

@@ -203,7 +203,7 @@ class Tail:
             if begin <= end and end + nbytes <= limit:
                 # Somebody may have cut the file meanwhile.
                 self.system.fallocate(self.fd, begin, limit - begin)
-                self._let_go()
+                self._release_mappings()
                 self.window, self.begin, self.limit = window, begin, limit
                 return
         base = end // PAGE * PAGE
@@ -218,7 +218,7 @@ class Tail:
                     raise
                 size = max(need, size // 4 // PAGE * PAGE)
         moved = self.system.mmap(self.fd, size, at, populate=self.large > LARGE)
-        self._let_go()
+        self._release_mappings()
         self.window, self.begin, self.limit, self._size = moved, base, base + size, size
         if size == self.most and self.large > LARGE and self.share is None and len(self._kept) < _KEPT:
             self._kept.append((moved, self.begin, self.limit))
@@ -234,7 +234,7 @@ class Tail:
         """
         if self.share is None:
             self._size = max(min(self.end - end, self.most) // 4, PAGE // 4)
-            self._let_go()
+            self._release_mappings()
             for kept in [kept for kept in self._kept if kept[2] > keep]:
                 kept[0].close()
                 self._kept.remove(kept)
@@ -254,11 +254,11 @@ class Tail:
 
     def give_up_window(self) -> None:
         """Let go of all windows; the next append opens one."""
-        self._let_go()
+        self._release_mappings()
         while self._kept:
             self._kept.pop()[0].close()
 
-    def _let_go(self) -> None:
+    def _release_mappings(self) -> None:
         """Let go of the window, if it is not one of those that are kept."""
         # First no longer used, then closed; what an interruption comes into, the next call finishes.
         if self.window is not None and all(self.window is not kept for kept, _, _ in self._kept):

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pnc_vol
-from pnc_vol.bench.measure import US, Watch
+from pnc_vol.bench.measure import US, Stopwatch
 from pnc_vol.bench.peers import load
 from pnc_vol.bench.serial import Work, check, clear, times
 from pnc_vol.system import REAL, is_folder, temporary_directory
@@ -38,7 +38,7 @@ REQUESTS = 20_000
 LENGTH = 40_000
 
 
-class _Peer:
+class _LogPeer:
     """Something that opens files as h5py does.
 
     logs : str or None, a folder for logs on some device; None for no log.
@@ -48,7 +48,7 @@ class _Peer:
         self.module, self.logs, self.options = module, logs, options
         self.path = os.path.join(folder, f"{name.replace(' ', '_')}.bench")
 
-    def run(self, shapes: Shapes, post: Post, watch: Watch, work: str) -> None:
+    def run(self, shapes: Shapes, post: Post, watch: Stopwatch, work: str) -> None:
         """Make a file of float64 variables; `post` gets them by name."""
         clear(self.path)
         if self.logs is None:
@@ -58,7 +58,7 @@ class _Peer:
             hints = {"nc_burst_buf": "enable", "nc_burst_buf_dirname": place, **self.options}
             self._run(shapes, post, watch, work, {"hints": hints})
 
-    def _run(self, shapes: Shapes, post: Post, watch: Watch, work: str, options: dict[str, Any]) -> None:
+    def _run(self, shapes: Shapes, post: Post, watch: Stopwatch, work: str, options: dict[str, Any]) -> None:
         f = self.module.File(self.path, "w", **options)
         found = {name: f.create_dataset(name, shape, "f8") for name, shape in shapes.items()}
         with watch(f"{work}, post"):
@@ -77,11 +77,11 @@ def peers(folder: str) -> dict[str, Any]:
     h5py = load("h5py")
     tmpfs = TMPFS if is_folder(REAL, TMPFS) else None
     return {
-        US: _Peer(pnc_vol, folder, "memory"),
-        "log on tmpfs": _Peer(pnc_vol, folder, "tmpfs", tmpfs) if tmpfs else f"{TMPFS} is not there",
-        "log on disk": _Peer(pnc_vol, folder, "disk", folder),
-        "log on disk, synced at flushes": _Peer(pnc_vol, folder, "synced", folder, nc_burst_buf_sync="flush"),
-        "h5py": h5py if isinstance(h5py, str) else _Peer(h5py, folder, "h5py"),
+        US: _LogPeer(pnc_vol, folder, "memory"),
+        "log on tmpfs": _LogPeer(pnc_vol, folder, "tmpfs", tmpfs) if tmpfs else f"{TMPFS} is not there",
+        "log on disk": _LogPeer(pnc_vol, folder, "disk", folder),
+        "log on disk, synced at flushes": _LogPeer(pnc_vol, folder, "synced", folder, nc_burst_buf_sync="flush"),
+        "h5py": h5py if isinstance(h5py, str) else _LogPeer(h5py, folder, "h5py"),
     }
 
 
@@ -100,7 +100,7 @@ def _flash(scale: float) -> Work:
             for i in range(blocks):
                 dataset[i] = values[i]
 
-    def run(peer: _Peer, watch: Watch) -> None:
+    def run(peer: _LogPeer, watch: Stopwatch) -> None:
         peer.run(shapes, post, watch, "FLASH-like")
         check(peer.path, peer.read("u07"), values)
 
@@ -138,7 +138,7 @@ def _small(scale: float) -> Work:
         for variable, start, count in pieces:
             datasets[variable][start : start + count] = line[start : start + count]
 
-    def run(peer: _Peer, watch: Watch) -> None:
+    def run(peer: _LogPeer, watch: Stopwatch) -> None:
         peer.run(shapes, post, watch, "E3SM-like")
         check(peer.path, peer.read("v11"), _wanted(pieces, 11))
 
@@ -153,11 +153,11 @@ def _lists(scale: float) -> Work:
 
     def post(found: dict[str, Any]) -> None:
         for variable, dataset in enumerate(found.values()):
-            mine = table[table[:, 0] == variable]
-            values = np.concatenate([line[start : start + count] for _, start, count in mine.tolist()])
-            dataset.iput_many(mine[:, 1:2], mine[:, 2:], values)
+            rows = table[table[:, 0] == variable]
+            values = np.concatenate([line[start : start + count] for _, start, count in rows.tolist()])
+            dataset.iput_many(rows[:, 1:2], rows[:, 2:], values)
 
-    def run(peer: _Peer, watch: Watch) -> None:
+    def run(peer: _LogPeer, watch: Stopwatch) -> None:
         peer.run(shapes, post, watch, "E3SM-like in lists")
         check(peer.path, peer.read("v11"), _wanted(pieces, 11))
 

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pnc_vol
-from pnc_vol.bench.carriers import PnetCDF, index_of, nbytes_of
+from pnc_vol.bench.carriers import PnetCDFCarrier, index_of, nbytes_of
 from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.peers import load
 from pnc_vol.bench.ranks import Job, RankWatch, wait_asleep
@@ -76,7 +76,7 @@ class _Times:
     sessions: list[Any] = field(default_factory=list)
 
 
-class _Peer:
+class _CachePeer:
     """One way of writing the files of all cycles."""
 
     def __init__(self, cases: _Cases, *, slow: bool = True, verify: bool = True, **options: Any) -> None:
@@ -123,7 +123,7 @@ class _Peer:
         return times
 
 
-class _PnetcdfPeer(_Peer):
+class _PnetcdfPeer(_CachePeer):
     """PnetCDF's own log, by PnetCDF-Python; it writes to the file system itself."""
 
     def write(self, path: str) -> Any:
@@ -131,7 +131,7 @@ class _PnetcdfPeer(_Peer):
 
         cases = self.cases
         info = MPI.Info.Create(self.options["hints"])
-        carrier = PnetCDF(cases.job.comm, self.options["module"], info=info)
+        carrier = PnetCDFCarrier(cases.job.comm, self.options["module"], info=info)
         carrier.create(path, cases.variables)
         for name, at, values in cases.parts:
             carrier.put(name, at, values)
@@ -165,25 +165,25 @@ class _Cases:
                 self.slow, bandwidth=o.bandwidth * 2**20, latency=o.latency, shared=shared
             )  # fmt: skip
 
-    def peers(self) -> dict[str, _Peer | str]:
+    def peers(self) -> dict[str, _CachePeer | str]:
         """By name; for one that cannot be had, the reason."""
         o = self.job.options
         cache = {"e10_cache": "enable", "e10_cache_path": self.fast, "e10_cache_threads": o.threads, **o.hints}
         wraps = f"trace(file={o.trace!r}) | cache | mpio" if o.trace else "cache | mpio"
         log = {"nc_burst_buf": "enable", "nc_burst_buf_dirname": self.fast, **o.hints}
         module = load("pnetcdf")
-        theirs: _Peer | str = module if isinstance(module, str) else _PnetcdfPeer(self, module=module, hints=log)
+        theirs: _CachePeer | str = module if isinstance(module, str) else _PnetcdfPeer(self, module=module, hints=log)
         if o.bandwidth and not isinstance(theirs, str):
             theirs = "it writes past the emulated file system; see --bandwidth 0"
         return {
-            US: _Peer(self, driver=wraps, hints=cache),
-            NO_CACHE: _Peer(self, driver="mpio", hints=o.hints),
-            LOG: _Peer(self, driver="mpio", hints=log),
-            NONE: _Peer(
+            US: _CachePeer(self, driver=wraps, hints=cache),
+            NO_CACHE: _CachePeer(self, driver="mpio", hints=o.hints),
+            LOG: _CachePeer(self, driver="mpio", hints=log),
+            NONE: _CachePeer(
                 self, driver="cache | mpio", hints={**cache, "e10_cache_flush_flag": "flush_none"}, verify=False
             ),
             PNETCDF: theirs,
-            LOCAL: _Peer(self, slow=False, driver="mpio", hints=o.hints),
+            LOCAL: _CachePeer(self, slow=False, driver="mpio", hints=o.hints),
         }  # fmt: skip
 
     def check(self, path: str) -> None:
@@ -206,7 +206,7 @@ def run(job: Job, variables: Mapping[str, Any], parts: Sequence[Part]) -> list[R
     try:
         peers = cases.peers()
         cache = peers[US]
-        assert isinstance(cache, _Peer)
+        assert isinstance(cache, _CachePeer)
         delay = job.options.delay or _sync_of_a_cycle(job, cache)
         nbytes = nbytes_of(cases.variables) * cases.cycles
         phases: dict[str, tuple[int | None, int | None]] = {
@@ -222,7 +222,7 @@ def run(job: Job, variables: Mapping[str, Any], parts: Sequence[Part]) -> list[R
         cases.clear()
 
 
-def _sync_of_a_cycle(job: Job, peer: _Peer) -> float:
+def _sync_of_a_cycle(job: Job, peer: _CachePeer) -> float:
     """Seconds that the sync threads of the slowest rank take for one file."""
     cycles, peer.cases.cycles = peer.cases.cycles, 1
     times = peer.run(0.0)
@@ -230,7 +230,7 @@ def _sync_of_a_cycle(job: Job, peer: _Peer) -> float:
     return float(max(job.comm.allgather(times.sync)))
 
 
-def _work(peer: _Peer, delay: float, runs_of: dict[str, list[_Times]]) -> Callable[[RankWatch], None]:
+def _work(peer: _CachePeer, delay: float, runs_of: dict[str, list[_Times]]) -> Callable[[RankWatch], None]:
     def do(watch: RankWatch) -> None:
         for how, seconds in (("with", delay), ("without", 0.0)):
             one = peer.run(seconds)
@@ -290,6 +290,6 @@ def bars(
 
 def _median(job: Job, runs: list[_Times]) -> _Times:
     """The medians of rounds, of each the slowest rank."""
-    mine = [(one.seen, one.run, one.sync, one.waited) for one in runs]
-    slowest = np.max(job.comm.allgather(mine), axis=0)
+    own_times = [(one.seen, one.run, one.sync, one.waited) for one in runs]
+    slowest = np.max(job.comm.allgather(own_times), axis=0)
     return _Times(*np.median(slowest, axis=0).tolist())

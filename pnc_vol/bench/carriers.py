@@ -26,7 +26,7 @@ from pnc_vol.bench.peers import load
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at, write_all
 
-__all__ = ["Carrier", "PnetCDF", "Posix", "carriers", "index_of", "nbytes_of"]
+__all__ = ["Carrier", "PnetCDFCarrier", "Posix", "carriers", "index_of", "nbytes_of"]
 
 Array = npt.NDArray[Any]
 Variables = Mapping[str, tuple[tuple[int, ...], Any]]
@@ -117,7 +117,7 @@ class Objects(Carrier):
         self._file.close()
 
 
-class PncVol(Objects):
+class PncVolCarrier(Objects):
     """pnc_vol: assignments that are posted, reads that are posted, a flush."""
 
     def _growing(self, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class ParallelH5py(Objects):
             out[...] = ds[index_of(start, out.shape)]
 
 
-class MpiFile(Carrier):
+class MpiFileCarrier(Carrier):
     """mpi4py's `MPI.File`: a file type for each subarray, written together or by each rank alone."""
 
     def __init__(self, comm: Any, *, collective: bool) -> None:
@@ -289,7 +289,7 @@ class Posix(Carrier):
         self.comm.Barrier()
 
 
-class PnetCDF(Carrier):
+class PnetCDFCarrier(Carrier):
     """PnetCDF-Python: requests are posted, `wait_all` completes them."""
 
     def __init__(self, comm: Any, module: Any, **options: Any) -> None:
@@ -385,13 +385,13 @@ def carriers(comm: Any, options: Mapping[str, Any]) -> dict[str, Carrier | str]:
         More keywords of `pnc_vol.File`, such as ``hints``.
     """
     found: dict[str, Carrier | str] = {
-        "pnc_vol": PncVol(comm, pnc_vol, **options),
-        "pnc_vol posix": PncVol(comm, pnc_vol, **{**options, "driver": "posix"}),
-        "MPI.File collective": MpiFile(comm, collective=True),
-        "MPI.File independent": MpiFile(comm, collective=False),
+        "pnc_vol": PncVolCarrier(comm, pnc_vol, **options),
+        "pnc_vol posix": PncVolCarrier(comm, pnc_vol, **{**options, "driver": "posix"}),
+        "MPI.File collective": MpiFileCarrier(comm, collective=True),
+        "MPI.File independent": MpiFileCarrier(comm, collective=False),
     }
     module = load("pnetcdf")
-    found["PnetCDF-Python"] = module if isinstance(module, str) else PnetCDF(comm, module)
+    found["PnetCDF-Python"] = module if isinstance(module, str) else PnetCDFCarrier(comm, module)
     h5 = load("h5py")
     if not isinstance(h5, str) and not h5.get_config().mpi:
         h5 = "this h5py was built without MPI"

@@ -48,7 +48,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
     cached.arguments(one, cycles=False)
 
 
-class _Block:
+class _RankBlock:
     """This rank's part of the array."""
 
     def __init__(self, job: Job) -> None:
@@ -84,7 +84,7 @@ class _Block:
 
 def run(job: Job) -> list[Result]:
     """Both ways' phases for every peer."""
-    block = _Block(job)
+    block = _RankBlock(job)
     o = job.options
     if o.cache:
         return cached.run(job, block.variables, [("data", block.start, block.values)])
@@ -127,7 +127,7 @@ class _Swapped(Posix):
             np.frombuffer(run, out.dtype).byteswap(inplace=True)
 
 
-def _once(job: Job, block: _Block, peer: Carrier, names: list[str]) -> Callable[[RankWatch], None]:
+def _once(job: Job, block: _RankBlock, peer: Carrier, names: list[str]) -> Callable[[RankWatch], None]:
     def do(watch: RankWatch) -> None:
         path = os.path.join(job.folder, f"{job.options.base}.nc")
         job.clear(path)
@@ -161,7 +161,7 @@ def _sum(watch: RankWatch, whole: str, *parts: str) -> None:
         del watch.seconds[part], watch.memory[part]
 
 
-def _cycles(job: Job, block: _Block, peer: Carrier, names: list[str]) -> Callable[[RankWatch], None]:
+def _cycles(job: Job, block: _RankBlock, peer: Carrier, names: list[str]) -> Callable[[RankWatch], None]:
     def do(watch: RankWatch) -> None:
         o = job.options
         paths = [os.path.join(job.folder, f"{o.base}_{i}") for i in range(o.cycles)]
@@ -185,7 +185,7 @@ def _cycles(job: Job, block: _Block, peer: Carrier, names: list[str]) -> Callabl
     return do
 
 
-def _report(job: Job, block: _Block, results: list[Result]) -> None:
+def _report(job: Job, block: _RankBlock, results: list[Result]) -> None:
     """The originals' words, with the medians of pnc_vol; Mbytes are 2^20 bytes."""
     o, total = job.options, block.nbytes / (1 << 20)
     seconds = {result.work: result.median(US) for result in results}

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.bench.measure import US, Watch
+from pnc_vol.bench.measure import US, Stopwatch
 from pnc_vol.bench.peers import Peer, load
 from pnc_vol.bench.serial import Work, check, clear, times
 
@@ -55,7 +55,7 @@ def _converted(kind: str, other: str, n: int, size: str) -> Work:
     phase = f"convert {kind}, {size}"
     values = functools.cache(lambda: np.random.default_rng(0).random(n))
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         if peer.name == other:
             return
         source, target = f"{peer.path}.{kind}", f"{peer.path}.nc"

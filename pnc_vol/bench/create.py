@@ -51,16 +51,16 @@ def run(job: Job) -> list[Result]:
     o, comm = job.options, job.comm
     count = max(comm.size, round(o.variables * o.scale))
     bounds = [count * r // comm.size for r in range(comm.size + 1)]
-    mine: Described = [
+    own: Described = [
         (f"process_{comm.rank}_var_{i - bounds[comm.rank]}", (o.length,) * o.dims)
         for i in range(bounds[comm.rank], bounds[comm.rank + 1])
     ]
     peers: dict[str, Callable[[RankWatch], None] | str] = {
-        US: _pnc_vol(job, mine, count, {}),
-        "pnc_vol posix": _pnc_vol(job, mine, count, {"driver": "posix"}),
+        US: _pnc_vol(job, own, count, {}),
+        "pnc_vol posix": _pnc_vol(job, own, count, {"driver": "posix"}),
     }
     module = load("pnetcdf")
-    peers["PnetCDF-Python"] = module if isinstance(module, str) else _pnetcdf(job, mine, count, module)
+    peers["PnetCDF-Python"] = module if isinstance(module, str) else _pnetcdf(job, own, count, module)
     for name in ("MPI.File collective", "os.pwrite"):
         peers[name] = "has no objects"
     results = job.turns({what: (None, count if what != "close" else 1) for what in WHATS}, peers)
@@ -77,9 +77,9 @@ def run(job: Job) -> list[Result]:
     return results
 
 
-def _exchanged(job: Job, mine: Described, watch: RankWatch) -> Described:
+def _exchanged(job: Job, own: Described, watch: RankWatch) -> Described:
     with watch("exchange"):
-        return [one for theirs in job.comm.allgather(mine) for one in theirs]
+        return [one for theirs in job.comm.allgather(own) for one in theirs]
 
 
 def _finish(watch: RankWatch) -> None:
@@ -87,13 +87,13 @@ def _finish(watch: RankWatch) -> None:
     watch.memory["end to end"] = max(watch.memory.values())
 
 
-def _pnc_vol(job: Job, mine: Described, count: int, options: dict[str, Any]) -> Callable[[RankWatch], None]:
+def _pnc_vol(job: Job, own: Described, count: int, options: dict[str, Any]) -> Callable[[RankWatch], None]:
     o, text = job.options, "a" * job.options.attribute_size
 
     def do(watch: RankWatch) -> None:
         path = os.path.join(job.folder, "create.nc")
         job.clear(path)
-        everything = _exchanged(job, mine, watch)
+        everything = _exchanged(job, own, watch)
         with watch("create"):
             f = pnc_vol.File(path, "w", comm=job.comm, hints=job.options.hints, **options)
         with watch("define"):
@@ -121,7 +121,7 @@ def _pnc_vol(job: Job, mine: Described, count: int, options: dict[str, Any]) -> 
     return do
 
 
-def _pnetcdf(job: Job, mine: Described, count: int, module: Any) -> Callable[[RankWatch], None]:
+def _pnetcdf(job: Job, own: Described, count: int, module: Any) -> Callable[[RankWatch], None]:
     o, text, info = job.options, "a" * job.options.attribute_size, None
     if o.hash_size:
         from mpi4py import MPI
@@ -133,7 +133,7 @@ def _pnetcdf(job: Job, mine: Described, count: int, module: Any) -> Callable[[Ra
     def do(watch: RankWatch) -> None:
         path = os.path.join(job.folder, "create.pnetcdf")
         job.clear(path)
-        everything = _exchanged(job, mine, watch)
+        everything = _exchanged(job, own, watch)
         with watch("create"):
             f = module.File(path, mode="w", format="NC_64BIT_DATA", comm=job.comm, info=info)
         with watch("define"):

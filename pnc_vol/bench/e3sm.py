@@ -79,7 +79,11 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--synthetic", type=int, metavar="SIZE", help="make the maps up: F: edge of the cubed sphere")
     one.add_argument("--map-ranks", type=int, default=16, help="processes of a map that is made up (16)")
     one.add_argument(
-        "--of-ranks", type=int, metavar="N", help="with --synthetic: do the shares of the first ranks of a job of N"
+        "--of-ranks",
+        dest="job_ranks",
+        type=int,
+        metavar="N",
+        help="with --synthetic: do the shares of the first ranks of a job of N",
     )
     one.add_argument("--compat", action="store_true", help="read the I case's maps with the C program's mistake")
 
@@ -141,7 +145,7 @@ def _once(job: Job, setup: Setup, name: str, peer: Any, seen: dict[str, list[See
         if o.view and job.comm.rank == 0 and is_set(REAL, paths[setup.files[0].name]):
             seen.setdefault(name, []).append(look(setup, setup.files[0], paths[setup.files[0].name]))
         for file in setup.files:
-            if not o.of_ranks:
+            if not o.job_ranks:
                 # of a share of a large job nobody reads the whole; -i reads the share
                 _verify(job, setup, file, paths[file.name], peer)
             if not (o.keep and name.startswith(US)):

@@ -17,7 +17,7 @@ from pnc_vol.bench.peers import load
 
 if TYPE_CHECKING:
     from pnc_vol.bench.e3sm_cases import CaseFile, Variable
-    from pnc_vol.bench.e3sm_setup import Part, Setup
+    from pnc_vol.bench.e3sm_setup import OwnedPart, Setup
     from pnc_vol.bench.ranks import Job
 
 __all__ = ["LAYOUTS", "peers"]
@@ -91,10 +91,10 @@ class _PncVol(_Writer):
         options = {name: value for name, value in self.options.items() if name not in ("layout", "subfiles")}
         self._file = pnc_vol.File(path, comm=self.comm, hints=dict(self.hints), **options)
 
-    def get(self, variable: Variable, record: int, part: Part, out: Array) -> None:
+    def get(self, variable: Variable, record: int, part: OwnedPart, out: Array) -> None:
         self._file[variable.name].iget_many(*self._place(variable, record), out)
 
-    def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
+    def put(self, variable: Variable, record: int, part: OwnedPart, values: Array) -> None:
         self._sets[variable.name].iput_many(*self._place(variable, record), values)
 
     def put_whole(self, variable: Variable, record: int, values: Array) -> None:
@@ -119,7 +119,7 @@ class _Blobs(_PncVol):
     def _owned(self, variable: Variable) -> dict[str, Any]:
         return {"decomposition": self._parts[variable.number - 1]} if variable.number else {}
 
-    def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
+    def put(self, variable: Variable, record: int, part: OwnedPart, values: Array) -> None:
         owned = self._parts[variable.number - 1]
         self._sets[variable.name].iput((record, owned) if self.file.is_record(variable) else owned, values)
 
@@ -165,7 +165,7 @@ class _PnetCDF(_Writer):
         self._sets = self._file.variables
         self._read: list[tuple[Array, Array]] = []
 
-    def get(self, variable: Variable, record: int, part: Part, out: Array) -> None:
+    def get(self, variable: Variable, record: int, part: OwnedPart, out: Array) -> None:
         starts, counts = self._place(variable, record)
         into = out if out.flags.c_contiguous else np.empty_like(out)
         self._kept += [starts, into]
@@ -175,7 +175,7 @@ class _PnetCDF(_Writer):
             kind = self._mpi.DOUBLE if out.dtype == "f8" else self._mpi.INT
             self._sets[variable.name].iget_varn(into, len(starts), starts, counts, out.size, kind)
 
-    def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
+    def put(self, variable: Variable, record: int, part: OwnedPart, values: Array) -> None:
         starts, counts = self._place(variable, record)
         values = np.ascontiguousarray(values)
         if variable.name in self._lent:
@@ -257,11 +257,11 @@ class _MpiFile(_Writer):
         self.define()
         self._reading = True
 
-    def get(self, variable: Variable, record: int, part: Part, out: Array) -> None:
+    def get(self, variable: Variable, record: int, part: OwnedPart, out: Array) -> None:
         stored = np.empty(out.shape, np.dtype(variable.dtype).newbyteorder(">"))
         self._posted.append((*self._at(variable, record, part.offsets, part.lengths), stored, out))
 
-    def put(self, variable: Variable, record: int, part: Part, values: Array) -> None:
+    def put(self, variable: Variable, record: int, part: OwnedPart, values: Array) -> None:
         self._post(variable, record, part.offsets, part.lengths, values)
 
     def put_whole(self, variable: Variable, record: int, values: Array) -> None:

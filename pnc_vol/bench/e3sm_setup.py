@@ -22,7 +22,7 @@ from pnc_vol.extents.model import Runs
 from pnc_vol.ranks.mpi_comm import over
 from pnc_vol.system import REAL, exists
 
-__all__ = ["GAP", "Part", "Setup", "buffers", "path_of", "prepare", "untouched", "value_of"]
+__all__ = ["GAP", "OwnedPart", "Setup", "buffers", "path_of", "prepare", "untouched", "value_of"]
 
 SIZES = {"F": 4, "G": 5, "I": 96}
 GAP = 10
@@ -31,7 +31,7 @@ FILLS = {"f8": 9.969209968386869e36, "f4": 9.969209968386869e36, "i4": -21474836
 
 
 @dataclass
-class Part:
+class OwnedPart:
     """What this rank writes of one map: its runs, and where each cell's owner is for whoever checks."""
 
     starts: npt.NDArray[np.int64]
@@ -56,7 +56,7 @@ class Setup:
     case: str
     files: list[CaseFile]
     lengths: dict[str, int]
-    parts: list[Part]
+    parts: list[OwnedPart]
     records: int
     title: str
     fill: bool = False
@@ -115,10 +115,10 @@ def _shares(job: Job, path: PurePath, invent: bool) -> tuple[list[tuple[tuple[in
     lengths: dict[str, int] = {}
     if job.comm.rank == 0:
         size = o.synthetic or max(2, round(SIZES[o.case] * min(1.0, o.scale) ** 0.5))
-        if invent and o.of_ranks:
-            maps, lengths = invented(o.case, size, max(o.of_ranks, job.comm.size), job.comm.size)
+        if invent and o.job_ranks:
+            maps, lengths = invented(o.case, size, max(o.job_ranks, job.comm.size), job.comm.size)
         elif invent:
-            maps, lengths = invented(o.case, size, max(o.map_ranks, job.comm.size))
+            maps, lengths = invented(o.case, size, max(o.job_ranks, job.comm.size))
         else:
             maps = read_maps(path)
     ranks = over(job.comm)
@@ -127,7 +127,7 @@ def _shares(job: Job, path: PurePath, invent: bool) -> tuple[list[tuple[tuple[in
     return shares, job.comm.bcast(lengths)
 
 
-def _part(job: Job, dims: tuple[int, ...], runs: Runs, expand: int) -> Part:
+def _part(job: Job, dims: tuple[int, ...], runs: Runs, expand: int) -> OwnedPart:
     o, comm = job.options, job.comm
     dims = (*dims[:-1], dims[-1] * expand)
     offsets, lengths = runs = Runs(runs.start * expand, runs.length * expand)
@@ -144,7 +144,7 @@ def _part(job: Job, dims: tuple[int, ...], runs: Runs, expand: int) -> Part:
             # every cell of every run
             cells = np.repeat(at - (np.cumsum(n) - n), n) + np.arange(int(n.sum()))
             owner[cells] = rank
-    return Part(starts, counts, offsets, lengths, owner)
+    return OwnedPart(starts, counts, offsets, lengths, owner)
 
 
 def value_of(dtype: Any, rank: int) -> Any:
@@ -181,12 +181,12 @@ def buffers(setup: Setup, value: int, *, gap: int, stride: int) -> tuple[Buffers
     blocks = []
     for file in setup.files:
         for kind in ("i4", "f8"):
-            mine = [v for v in file.variables if v.number and (np.dtype(v.dtype).kind == "i") == (kind == "i4")]
-            sizes = [setup.parts[v.number - 1].cells * stride for v in mine]
-            block = np.full(sum(sizes) + gap * len(mine), IDLE, kind)
+            variables = [v for v in file.variables if v.number and (np.dtype(v.dtype).kind == "i") == (kind == "i4")]
+            sizes = [setup.parts[v.number - 1].cells * stride for v in variables]
+            block = np.full(sum(sizes) + gap * len(variables), IDLE, kind)
             blocks.append(block)
             at = 0
-            for variable, size in zip(mine, sizes, strict=True):
+            for variable, size in zip(variables, sizes, strict=True):
                 part = block[at : at + size : stride]
                 part[...] = value
                 found[file.name, variable.name] = part

@@ -57,16 +57,16 @@ class _Mesh:
         o = job.options
         self.n = max(2, round(o.cells * min(1.0, o.scale) ** (1 / 3)))
         counts = [max(1, round(o.blocks * o.scale)) + rank % 3 for rank in range(job.comm.size)]
-        self.total, self.mine = sum(counts), counts[job.comm.rank]
+        self.total, self.own_blocks = sum(counts), counts[job.comm.rank]
         self.first = sum(counts[: job.comm.rank])
         edge = self.n + 2 * GUARD
         # as in the original: the unknowns of a cell lie beside one another
-        self.unknowns = np.empty((self.mine, edge, edge, edge, len(LABELS)))
+        self.unknowns = np.empty((self.own_blocks, edge, edge, edge, len(LABELS)))
         self.unknowns[...] = np.arange(1, len(LABELS) + 1)
 
     def tree(self, real: str) -> dict[str, Array]:
         """Everything but the unknowns."""
-        n = self.mine
+        n = self.own_blocks
         return {
             "lrefine": np.ones(n, "i4"),
             "nodetype": np.ones(n, "i4"),
@@ -90,7 +90,7 @@ class _Mesh:
 
     def _corners(self, cells: Array) -> Array:
         """Means of the eight cells around each corner."""
-        total = np.zeros((self.mine, *[self.n + 1] * 3))
+        total = np.zeros((self.own_blocks, *[self.n + 1] * 3))
         for shift in np.ndindex(2, 2, 2):
             around = tuple(slice(GUARD - 1 + s, GUARD + s + self.n) for s in shift)
             total += cells[(slice(None), *around)]

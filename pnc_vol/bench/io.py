@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.measure import Stopwatch
 from pnc_vol.bench.peers import installed as peers
 from pnc_vol.bench.serial import Work, check, clear, times
 
@@ -38,7 +38,7 @@ def works(scale: float) -> list[Work]:
     ]
 
 
-def _read(phase: str, peer: Any, watch: Watch, read: Any, values: Array, *before: Array) -> None:
+def _read(phase: str, peer: Any, watch: Stopwatch, read: Any, values: Array, *before: Array) -> None:
     """Read into an array that is there already, and compare."""
     out = np.full(values.shape, -1, values.dtype)
     with watch(phase):
@@ -51,7 +51,7 @@ def _big(scale: float) -> Work:
     title = f"{n * 8 / (1 << 30):g} GiB variable" if n >= 1 << 24 else f"variable of {n:,}"
     values = functools.cache(lambda: np.random.default_rng(0).random(n))
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         x = values()
         clear(peer.path)
         with watch(f"{title}, write"):
@@ -76,7 +76,7 @@ def _filled(scale: float) -> Work:
     phases = [f"{title}, without a fill value", f"{title}, with a fill value"]
     without = {"scipy": "fills nothing", "os.pwrite": "fills nothing"}
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         x = values()
         for phase, fill in zip(phases, (None, -1.0), strict=True):
             clear(peer.path)
@@ -94,7 +94,7 @@ def _rows(scale: float) -> Work:
     values = functools.cache(lambda: np.random.default_rng(1).random((count, width)))
     phases = [f"{title}, {what}" for what in ("write, one call each", "read, one call each", "read, as requests")]
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         rows = values()
         clear(peer.path)
         with watch(phases[0]):
@@ -121,7 +121,7 @@ def _pieces(scale: float) -> Work:
         rng = np.random.default_rng(2)
         return rng.permutation(size // width)[:count] * width, rng.random((count, width))
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         starts, values = data()
         for way, one in ((0, False), (1, True)):
             if one and not hasattr(peer, "write_list"):
@@ -153,7 +153,7 @@ def _many(scale: float, count: int, width: int) -> Work:
     values = functools.cache(lambda: np.random.default_rng(3).random((count, width), "f4"))
     phases = [f"{title}, define and write", f"{title}, read"]
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         rows = values()
         clear(peer.path)
         with watch(phases[0]):

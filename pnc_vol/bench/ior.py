@@ -173,18 +173,18 @@ def _once(job: Job, pattern: _Pattern, peer: Carrier, accesses: list[str]) -> Ca
         variables = {"data_var": (pattern.shape, np.int8)}
         time.sleep(o.inter_test_delay)
         job.clear(base)
-        mine = pattern.values(pattern.rank)
+        own_values = pattern.values(pattern.rank)
         timed = watch if "write" in accesses else RankWatch(job.comm)
         with timed("write, open"):
             peer.create(path, variables, records=True)
         with timed("write, transfers"):
             if o.view:
-                peer.put_view("data_var", *pattern.runs(pattern.rank), mine, pattern.segments * pattern.transfers)
+                peer.put_view("data_var", *pattern.runs(pattern.rank), own_values, pattern.segments * pattern.transfers)
             else:
                 _transfer(
                     o, pattern, peer,
                     lambda s, j: peer.put(
-                        "data_var", (s * pattern.tasks + pattern.rank, j, 0), mine[s : s + 1, j : j + 1]
+                        "data_var", (s * pattern.tasks + pattern.rank, j, 0), own_values[s : s + 1, j : j + 1]
                     ),
                     computing=o.compute,
                 )  # fmt: skip
@@ -193,7 +193,7 @@ def _once(job: Job, pattern: _Pattern, peer: Carrier, accesses: list[str]) -> Ca
         with timed("write, close"):
             peer.close()
         other = (pattern.rank + 1) % pattern.tasks if o.reorder else pattern.rank
-        found = np.zeros_like(mine)
+        found = np.zeros_like(own_values)
         timed = watch if "read" in accesses else RankWatch(job.comm)
         with timed("read, open"):
             peer.open(theirs, variables)

@@ -29,7 +29,7 @@ from typing import Any
 import pnc_vol
 from pnc_vol.system import REAL
 
-__all__ = ["PATIENCE", "US", "Result", "Watch", "memory_now", "take_turns", "timed", "warm_up"]
+__all__ = ["PATIENCE", "US", "Result", "Stopwatch", "memory_now", "take_turns", "timed", "warm_up"]
 
 US = "pnc_vol"
 PATIENCE = 30.0
@@ -74,7 +74,7 @@ class Result:
         return theirs / ours if theirs is not None and ours else None
 
 
-class Watch:
+class Stopwatch:
     """Takes the time and the peak memory of named phases; a phase entered again adds up.
 
     Parameters
@@ -84,7 +84,7 @@ class Watch:
 
     Examples
     --------
-    >>> watch = Watch()
+    >>> watch = Stopwatch()
     >>> with watch("sum"):
     ...     _ = sum(range(1000))
     >>> list(watch.seconds)
@@ -113,7 +113,7 @@ class Watch:
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     """Seconds that `work` took, and what it returned."""
-    watch = Watch()
+    watch = Stopwatch()
     with watch(""):
         result = work()
     return watch.seconds[""], result

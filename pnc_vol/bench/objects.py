@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.measure import Stopwatch
 from pnc_vol.bench.peers import LIBRARIES, installed
 from pnc_vol.bench.serial import Work, clear, times
 
@@ -39,7 +39,7 @@ def _objects(count: int) -> Work:
     }  # fmt: skip
     phase = {what: f"{title}, {what}" for what in whats}
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         clear(peer.path)
         with watch(phase["create"]):
             peer.create(variables, attrs=ATTRIBUTES)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.bench.measure import US, Watch
+from pnc_vol.bench.measure import US, Stopwatch
 from pnc_vol.bench.peers import installed as peers
 from pnc_vol.bench.serial import Work, check, clear, copy_file, times
 from pnc_vol.system import temporary_directory
@@ -69,7 +69,7 @@ def _written(phase: str, act: _Act, scale: float) -> Work:
     for i in range(count):
         wanted[act.place(i)] = act.value
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         clear(peer.path)
         with watch(phase):
             (x,) = peer.create({"x": (wanted.shape, wanted.dtype)})
@@ -90,7 +90,7 @@ def _added(scale: float) -> Work:
     phase = f"{count:,} x one added to a row of 16"
     wanted = np.random.default_rng(6).random((count, 16))
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         clear(peer.path)
         with watch(phase):
             (x,) = peer.create({"x": (wanted.shape, wanted.dtype)})
@@ -110,7 +110,7 @@ def _iput(scale: float) -> Work:
     phase = f"{count:,} x iput of rows of 16"
     rows = np.random.default_rng(4).random((count, 16))
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         clear(peer.path)
         with watch(phase):
             peer.post_rows(rows)
@@ -138,7 +138,7 @@ os._exit(0)
 def _recovery(title: str, count: int, width: int, scale: float) -> Work:
     phase = f"recovery of {title}" if scale == 1 else f"recovery of {count:,} posts of {8 * width:,} bytes"
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         clear(peer.path)
         if peer.name == US:
             with temporary_directory(peer.folder) as logs:

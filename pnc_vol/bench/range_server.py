@@ -42,7 +42,7 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, folder: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), _RangeHandler)
         self.folder = folder
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.requests: list[tuple[str, str | None]] = []
@@ -55,7 +55,7 @@ class Server(http.server.ThreadingHTTPServer):
         """Print nothing when a client goes away."""
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _RangeHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Server
 

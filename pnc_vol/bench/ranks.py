@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
+from pnc_vol.bench.measure import Result, Stopwatch, take_turns, warm_up
 from pnc_vol.system import REAL, exists, temporary_directory
 from pnc_vol.system.full_io import read_whole
 from pnc_vol.testing.mpi import find_mpiexec, flavour
@@ -31,7 +31,7 @@ from pnc_vol.testing.mpi import find_mpiexec, flavour
 __all__ = ["Job", "RankWatch", "hints_of", "run_here", "start", "wait_asleep"]
 
 
-class RankWatch(Watch):
+class RankWatch(Stopwatch):
     """A watch whose phases begin together."""
 
     def __init__(self, comm: Any, *, trim: bool = False) -> None:
@@ -62,9 +62,9 @@ class RankWatch(Watch):
         everyone = self._everyones(self.memory)
         return {phase: max(other[phase] for other in everyone) for phase in self.memory}
 
-    def _everyones(self, mine: dict[str, Any]) -> list[dict[str, Any]]:
+    def _everyones(self, own: dict[str, Any]) -> list[dict[str, Any]]:
         wait_asleep(self._comm)
-        everyone: list[dict[str, Any]] = self._comm.allgather(mine)
+        everyone: list[dict[str, Any]] = self._comm.allgather(own)
         return everyone
 
 

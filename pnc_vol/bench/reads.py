@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.measure import Stopwatch
 from pnc_vol.bench.peers import installed
 from pnc_vol.bench.serial import Work, check, times
 from pnc_vol.system import REAL, exists
@@ -59,7 +59,7 @@ def _parts(scale: float) -> Work:
         )
     }
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         mask()
         with _opened(peer, "array", {"x": values()}) as found:
             for phase, (_, part) in parts.items():
@@ -100,7 +100,7 @@ def _records(scale: float) -> Work:
         rng = np.random.default_rng(3)
         return {name: rng.random((steps, edge, edge), "f4") for name in names}
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         with _opened(peer, "records", values(), records=True) as found:
             for phase, (_, _, part) in parts.items():
                 with watch(phase):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.measure import Stopwatch
 from pnc_vol.bench.peers import LIBRARIES, installed
 from pnc_vol.bench.serial import Work, check, clear, times
 
@@ -32,7 +32,7 @@ def _interleaved(count: int, every: int) -> Work:
     title = f"{VARIABLES} record variables x {count:,} records of {WIDTH}, a flush every {every}"
     phases = [f"{title}, write", f"{title}, read a variable at a time"]
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         values = np.random.default_rng(6).random((VARIABLES, count, WIDTH))
         clear(peer.path)
         with watch(phases[0]):

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.bench.measure import Result, Watch, take_turns, warm_up
+from pnc_vol.bench.measure import Result, Stopwatch, take_turns, warm_up
 from pnc_vol.drivers import block_copy
 from pnc_vol.system import REAL, exists, temporary_directory
 
@@ -46,7 +46,7 @@ class Work:
     """
 
     phases: Mapping[str, tuple[int | None, int | None]]
-    run: Callable[[Any, Watch], None]
+    run: Callable[[Any, Stopwatch], None]
     without: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     slow: Mapping[str, str] = field(default_factory=dict)
     hopeless: frozenset[str] = frozenset()
@@ -132,24 +132,24 @@ def run_serial(
         for number, work in enumerate(bench.works(scale)):
             if not any(only in phase for phase in work.phases):
                 continue
-            mine = _results(work, peers)
-            results += mine.values()
+            own_results = _results(work, peers)
+            results += own_results.values()
             runs = {}
             for name, peer in peers.items():
                 reason = peer if isinstance(peer, str) else None
                 if reason is None and (quick or name in work.hopeless):
                     reason = work.slow.get(name)
                 if reason is not None:
-                    for result in mine.values():
+                    for result in own_results.values():
                         result.notes[name] = reason
                 elif not all(name in work.without.get(phase, ()) for phase in work.phases):
                     runs[name] = _once(work, peer)
-            take_turns(runs, rounds, mine)
+            take_turns(runs, rounds, own_results)
             for name in runs if memory else ():
                 if name in work.slow:
                     continue
                 for phase, nbytes in _in_fresh_process(module, place, scale, number, name).items():
-                    mine[phase].memory[name] = nbytes
+                    own_results[phase].memory[name] = nbytes
     return results
 
 
@@ -164,7 +164,7 @@ def _results(work: Work, peers: Mapping[str, Any]) -> dict[str, Result]:
 
 def _once(work: Work, peer: Any) -> Callable[[], Mapping[str, float]]:
     def run() -> Mapping[str, float]:
-        watch = Watch()
+        watch = Stopwatch()
         work.run(peer, watch)
         return watch.seconds
 
@@ -189,7 +189,7 @@ def main(module: str, folder: str, scale: str, number: str, peer: str) -> None:
     warm_up()
     bench = importlib.import_module(module)
     work = bench.works(float(scale))[int(number)]
-    watch = Watch(trim=True)
+    watch = Stopwatch(trim=True)
     work.run(bench.peers(folder)[peer], watch)
     print(json.dumps(watch.memory))
 

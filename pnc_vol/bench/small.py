@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.bench.measure import Watch
+from pnc_vol.bench.measure import Stopwatch
 from pnc_vol.bench.peers import installed as peers
 from pnc_vol.bench.serial import Work, check, clear, times
 from pnc_vol.system import REAL, exists
@@ -44,7 +44,7 @@ def _life(scale: float) -> Work:
     phase = f"{count:,} x the life of a file with 5 small datasets"
     values = np.arange(50.0).reshape(5, 10)
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         found = np.empty_like(values)
         for _ in range(count):
             clear(peer.path)
@@ -60,7 +60,7 @@ def _life(scale: float) -> Work:
 def _script(*, kept: bool) -> Work:
     phase = f"a script that writes one dataset, {'with' if kept else 'without'} bytecode"
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         bytecode = os.path.join(peer.folder, f"{peer.name}.bytecode")
         job = [sys.executable, "-E", "-X", f"pycache_prefix={bytecode}", "-c", _SCRIPT.format(peer.module.__name__)]
         job.append(peer.path)
@@ -84,7 +84,7 @@ def _steps(scale: float) -> Work:
     phase = f"{count:,} x a record of 100 numbers and a flush"
     rows = np.random.default_rng(5).random((count, 100))
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         clear(peer.path)
         with watch(phase), peer.module.File(peer.path, "w") as f:
             x = f.create_dataset("x", (0, 100), "f8", maxshape=(None, 100), chunks=(1, 100))
@@ -102,7 +102,7 @@ def _attributes(scale: float, *, of_file: bool = False) -> Work:
     count = times(scale, 5_000)
     phase = f"{count:,} x an attribute{' of the file' if of_file else ''} and a flush"
 
-    def run(peer: Any, watch: Watch) -> None:
+    def run(peer: Any, watch: Stopwatch) -> None:
         clear(peer.path)
         with watch(phase), peer.module.File(peer.path, "w", track_order=True) as f:
             x = f.create_dataset("x", data=np.arange(10.0), track_order=True)

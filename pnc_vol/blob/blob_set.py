@@ -1,4 +1,4 @@
-"""What the sets of both blob layouts have in common: the ranks, the maps, the headers of subfiles.
+"""`BlobSet` holds what the sets of both blob layouts share: the ranks, the maps, the headers of subfiles.
 
 Knows: which rank has which subfile, the agreement on maps. Does not know: how subfiles are opened and written.
 """
@@ -64,7 +64,7 @@ class BlobSet(FileSet, Generic[Files]):
 
     @abstractmethod
     def read_index(self, k: int) -> ElementIndex:
-        """Where the elements of a map are, from the subfiles."""
+        """Read from the subfiles where the elements of a map are."""
 
     def _index(self, k: int) -> ElementIndex:
         known = self._agreement.index_of_lists(k)

@@ -1,11 +1,11 @@
-"""The canonical header from the header of a subfile, and what the subfile holds of it.
+"""The header of a subfile is decoded into the canonical header and a description of the subfile's content.
 
 Knows: headers, sizes of maps. Does not know: runs, bytes, files, ranks.
 
 Rules
 -----
 1. A subfile is known by the attributes and the dimension that E3SM-IO gives it; see `header` for what it consists of.
-2. A header is believed in nothing: what contradicts something else in it is an error that names the object.
+2. A header is not trusted: values are compared with each other, and a contradiction is an error that names the object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from pnc_vol.blob.header import BEFORE, DIMIDS, KEPT_RECORDS, MAP, NBLOBS, OF_FILE, SUPPLEMENT, shaped
 from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.errors import FormatError
-from pnc_vol.format.model import CHAR, INT, INT64, Attr, Facts, Header, Var, attr_values, record_dim
+from pnc_vol.format.model import CHAR, INT, INT64, Attr, Header, HeaderFacts, Var, attr_values, record_dim
 
 __all__ = ["Before", "Described", "MapVariables", "described", "is_blob_set"]
 
@@ -81,7 +81,7 @@ class Described(NamedTuple):
     rest: Mapping[int, int]
 
 
-_described: WeakKeyDictionary[Facts, Described] = WeakKeyDictionary()
+_described: WeakKeyDictionary[HeaderFacts, Described] = WeakKeyDictionary()
 """What was found, as long as the definitions are there."""
 
 
@@ -91,7 +91,7 @@ def is_blob_set(header: Header) -> bool:
 
 
 def described(physical: Header, path: str) -> Described:
-    """The canonical header, and what the subfile holds of it.
+    """Decode the header of a subfile into a `Described`.
 
     Parameters
     ----------
@@ -116,12 +116,12 @@ def described(physical: Header, path: str) -> Described:
     """
     known = _described.get(physical.facts)
     if known is None:
-        known = _described[physical.facts] = _Reader(physical, path).described()
+        known = _described[physical.facts] = _HeaderDecoder(physical, path).described()
     return known._replace(canonical=known.canonical.with_numrecs(physical.numrecs))
 
 
-class _Reader:
-    """Takes the header of one subfile apart."""
+class _HeaderDecoder:
+    """A decoder of the header of one subfile."""
 
     def __init__(self, physical: Header, path: str) -> None:
         self.header, self.path = physical, path
@@ -137,8 +137,8 @@ class _Reader:
         self.mapped: dict[tuple[object, ...], tuple[tuple[int, ...], int]] = {}
 
     def wrong(self, what: str, value: object, why: str, *, absent: bool = False) -> NoReturn:
-        said = f"there is no {what}" if absent else f"{what} is {value}"
-        raise FormatError(f"{self.path}: {said}: {why}", field=what, value=value)
+        statement = f"there is no {what}" if absent else f"{what} is {value}"
+        raise FormatError(f"{self.path}: {statement}: {why}", field=what, value=value)
 
     def described(self) -> Described:
         nprocs, nmaps, subfiles = (self.number(self.header.attrs, name, "") for name in OF_FILE)
@@ -155,7 +155,7 @@ class _Reader:
         before: dict[str, Before] = {}
         for i in range(len(MAP_VARIABLES) * nmaps, len(self.header.vars)):
             var = self.header.vars[i]
-            # by its attribute, not by its name, which may be taken, or too long
+            # found by its attribute: its name may have been taken by a user's variable, or too long
             if any(attr.name == SUPPLEMENT for attr in var.attrs):
                 supplements[self.number(var.attrs, SUPPLEMENT, f" of {var.name!r}")] = i
                 continue
@@ -230,7 +230,7 @@ class _Reader:
 
     def variable(self, var: Var, maps: Sequence[MapVariables]) -> tuple[Var, int]:
         """The canonical variable, and the number of its map."""
-        # Hundreds of variables have the same map, and say so in their first attributes.
+        # Hundreds of variables have the same map and the same first attributes: these are decoded once.
         key = (*var.attrs[:2], var.dims)
         if key in self.mapped:
             return Var(var.name, self.mapped[key][0], var.attrs[2:], var.type), self.mapped[key][1]
@@ -258,7 +258,7 @@ class _Reader:
         return Var(var.name, ids, attrs, var.type), k
 
     def before(self, i: int, var: Var, maps: Sequence[MapVariables]) -> tuple[str, Before]:
-        """What a variable is called in subfile 0, and what it is."""
+        """Read the name that subfile 0 has for a variable, and its map, type and size."""
         of = f" of {var.name!r}"
         attr = next(attr for attr in var.attrs if attr.name == BEFORE)
         if attr.type != CHAR or not attr.data:

@@ -1,4 +1,4 @@
-"""How a set of subfiles is found when its name, a pattern, or the name of a subfile is opened; on rank 0.
+"""Rank 0 finds a set of subfiles when its name, a pattern, or the name of a subfile is opened.
 
 Knows: names of subfiles, what the first one says. Does not know: how a set is opened (`set_opening`).
 """
@@ -62,7 +62,7 @@ class BlobSets:
         return os.path.join(folder, bases[0]) if bases else path
 
     @staticmethod
-    def seen(name: str, asked: str, path: str, options: Options, mine: Mine) -> SetSeen | None:
+    def seen(name: str, asked: str, path: str, options: Options, local: Mine) -> SetSeen | None:
         named = re.fullmatch(_SUBFILE, path)
         if named is None:
             return None
@@ -75,10 +75,11 @@ class BlobSets:
         except FileNotFoundError:
             found = _header_in(options.system, path)
         if is_blob_set(found.decoded.header):
-            mine.subfile = found
+            local.subfile = found
             return SetSeen(name, base, found.content)
         if path == first == subfile_path(asked, 0):
-            # The user named a set. What is missing is told; as an ordinary file it would show other values.
+            # The user named a set: an error reports the missing attribute, because the same bytes opened as an
+            # ordinary file would show elements in another order.
             described(found.decoded.header, path)
         return None
 
@@ -89,7 +90,7 @@ class BlobSets:
         there: os.stat_result | None,
         token: str,
         options: Options,
-        mine: Mine,
+        local: Mine,
         *,
         looks: bool,
     ) -> Found:
@@ -109,17 +110,17 @@ class BlobSets:
         if looks:
             replaced = mode in ("w", "w-", "x")
             names = subfiles_of(system, base) if there is not None else []
-            # The first one last: a log of the set, which is its, is replayed upon what the caches of all hold.
+            # Subfile 0 comes last: its log is that of the set, and newer than the data in the caches of all subfiles.
             for name in reversed(names or [subfile_path(base, 0)]):
                 look_after(name, system.realpath(name), options, writable=mode != "r", replaced=replaced)
             if replaced and plain is not None:
                 look_after(base, system.realpath(base), options, writable=True, replaced=True)
             if first and first != signature.HDF5_SIGNATURE:
-                # What was recovered may have brought another header.
+                # The recovery may have written another header.
                 name = subfile_path(base, 0)
-                if mine.subfile is None or not reading.unchanged(system, name, mine.subfile):
-                    mine.subfile = _header_in(system, name)
-                first = mine.subfile.content
+                if local.subfile is None or not reading.unchanged(system, name, local.subfile):
+                    local.subfile = _header_in(system, name)
+                first = local.subfile.content
         inode = there.st_ino if there is not None else 0
         return Found("set", token, base, "", len(first), inode, first, seen.sets)
 

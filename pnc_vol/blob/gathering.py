@@ -1,11 +1,11 @@
-"""The values of a set of subfiles copied to where a file of the canonical layout has them.
+"""`copy` copies the values of a set of subfiles to the places that a file of the canonical layout has for them.
 
 Knows: variables as elements and bytes, drivers, the memory that may be used. Does not know: sets of subfiles, headers,
 ranks, files' names.
 
 Rules
 -----
-1. What is copied at a time is a stretch of one record of a variable. The elements of a stretch are a few ranges of the
+1. A copy works on one stretch of one record of a variable at a time. The elements of a stretch are a few ranges of the
    blobs, since a process's runs are in ascending order; they are read one by one and put into their order in memory.
    To read each blob once and write its runs, as the C tool does, makes many short writes to one file. So no rank needs
    data of another one, and none waits for one that failed.
@@ -29,7 +29,7 @@ from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.file.reads.gathered import Order, order_of, ranges
 from pnc_vol.layout.base import OFFSET, ElementMap
 
-__all__ = ["Piece", "Variable", "copy", "pieces", "share"]
+__all__ = ["CopiedVariable", "Piece", "copy", "pieces", "share"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -42,7 +42,7 @@ _RANGES = 256
 """More ranges than this are read in one call."""
 
 
-class Variable(NamedTuple):
+class CopiedVariable(NamedTuple):
     """A variable to be copied.
 
     name : str, for messages.
@@ -70,7 +70,7 @@ class Variable(NamedTuple):
 class Piece(NamedTuple):
     """A stretch of one record of a variable: its first element in the record, and elements."""
 
-    of: Variable
+    of: CopiedVariable
     record: int
     first: int
     elements: int
@@ -80,16 +80,16 @@ class Piece(NamedTuple):
         return self.elements * self.of.width
 
 
-def pieces(variables: Sequence[Variable], budget: int) -> list[Piece]:
-    """What there is to be copied, in the order in which it is read and written best; `budget` as of `copy`."""
-    # To find the order of an element takes about as many bytes.
+def pieces(variables: Sequence[CopiedVariable], budget: int) -> list[Piece]:
+    """Cut variables into pieces, in an order that reads and writes sequentially; `budget` as of `copy`."""
+    # The index that orders the elements takes about as many bytes as the elements.
     stretch = max(_LEAST_STRETCH, budget // 128)
     small = [of for of in variables if of.elements <= stretch]
     made = [Piece(of, 0, 0, of.elements) for of in small if not of.step]
     growing = [of for of in small if of.step]
     for record in range(max((of.records for of in growing), default=0)):
         made += [Piece(of, record, 0, of.elements) for of in growing if record < of.records]
-    large: dict[Hashable, list[Variable]] = {}
+    large: dict[Hashable, list[CopiedVariable]] = {}
     for of in variables:
         if of.elements > stretch:
             large.setdefault((of.same, of.elements), []).append(of)
@@ -101,7 +101,7 @@ def pieces(variables: Sequence[Variable], budget: int) -> list[Piece]:
 
 
 def share(all_pieces: Sequence[Piece], rank: int, size: int) -> list[Piece]:
-    """The pieces that one of several ranks copies: about as many bytes each, one behind another."""
+    """Select the pieces that one of several ranks copies: consecutive ones, about as many bytes for each rank."""
     ends = np.cumsum([piece.nbytes for piece in all_pieces], dtype=np.int64)
     if not ends.size:
         return []
@@ -137,8 +137,9 @@ def copy(
         A subfile has become shorter.
     OSError
     """
-    # a quarter each: what is read ahead, what is to be written, the orders, and the stretch at hand
-    reader, writer = _Reader(source, budget // 4), _Writer(target, min(_BLOCK, max(_LEAST_BLOCK, budget // 4)))
+    # a quarter each: blocks read ahead, pending writes, the orders, and the current stretch
+    reader = _ReadAhead(source, budget // 4)
+    writer = _JoiningWriter(target, min(_BLOCK, max(_LEAST_BLOCK, budget // 4)))
     orders, room, done = dict[Hashable, Order](), budget // 4, 0
     for piece in wanted:
         of = piece.of
@@ -159,7 +160,7 @@ def copy(
     return done
 
 
-def _gather(piece: Piece, order: Order, reader: _Reader, out: Bytes) -> None:
+def _gather(piece: Piece, order: Order, reader: _ReadAhead, out: Bytes) -> None:
     """Read the values of a piece, in the order of the target."""
     of, width = piece.of, piece.of.width
     wanted = ranges(of.source, order, piece.record)
@@ -184,7 +185,7 @@ def _gather(piece: Piece, order: Order, reader: _Reader, out: Bytes) -> None:
 
 
 def _put(order: Order, memory: Bytes, width: int, pattern: bytes, out: Bytes) -> None:
-    """Put what was read into its order.
+    """Put values that were read into the order of the target.
 
     memory : uint8, of all ranges, and of one element more if some are nowhere.
     pattern : bytes, of an element that is nowhere.
@@ -192,12 +193,12 @@ def _put(order: Order, memory: Bytes, width: int, pattern: bytes, out: Bytes) ->
     assert order.taken is not None
     if order.holes:
         memory[-width:] = np.frombuffer(pattern, np.uint8)
-    # all are within: "raise" would make a copy first
+    # all indices are valid; mode "raise" would copy the whole output first
     memory.view(f"V{width}").take(order.taken, out=out.view(f"V{width}"), mode="clip")
 
 
-class _Reader:
-    """Reads ahead: what is small and lies together is read in large blocks, which are kept while there is room."""
+class _ReadAhead:
+    """A reader that reads small neighbouring ranges in large blocks, which are kept while there is room."""
 
     def __init__(self, driver: Driver, room: int) -> None:
         self.driver, self.most = driver, max(1, room // _LEAST_BLOCK)
@@ -230,7 +231,7 @@ class _Reader:
             return False
         seen = self.driver.look(offset + nbytes, nbytes, use)
         if seen and not self.maps:
-            # blocks are for what is short now, and is far apart
+            # long ranges are now copied from the file's own bytes, so small blocks are enough for the short ones
             self.blocks.clear()
             self.step, self.most = _LEAST_BLOCK, max(1, self.room // _LEAST_BLOCK)
         self.maps = seen
@@ -271,7 +272,7 @@ class _Reader:
         found = self.blocks.pop(number, None)
         if found is None:
             while len(self.blocks) >= self.most:
-                # the one that was not used for the longest time
+                # least recently used first
                 del self.blocks[next(iter(self.blocks))]
             found = np.empty(self.step, np.uint8)
             found = found[: self.driver.read(one_extent(number * self.step, self.step), found)]
@@ -286,8 +287,8 @@ class _Reader:
             )
 
 
-class _Writer:
-    """Writes what lies together in one call."""
+class _JoiningWriter:
+    """A writer that joins adjacent values into one call."""
 
     def __init__(self, driver: Driver, room: int) -> None:
         self.driver = driver
@@ -297,7 +298,7 @@ class _Writer:
     def room(self, offset: int, nbytes: int) -> Bytes:
         """Memory for values that are written later; it is to be filled before the next call."""
         gap = offset - self.begin - self.used
-        # Variables are padded with zeros, to 8 bytes at most.
+        # A gap of less than 8 bytes is the padding of a variable: zeros, so that both sides go in one call.
         if self.used and not (0 <= gap < 8 and self.used + gap + nbytes <= self.memory.nbytes):
             self.flush()
         if not self.used:
@@ -309,7 +310,7 @@ class _Writer:
         return self.memory[self.used - nbytes : self.used]
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the pending values."""
         if self.used:
             used, self.used = self.used, 0
             self.driver.write(one_extent(self.begin, used), self.memory[:used])

@@ -1,4 +1,4 @@
-"""The header of a subfile from the canonical header; the way back is in `described`.
+"""`physical_header` makes the header of a subfile from the canonical header; `described` is the way back.
 
 Knows: headers, sizes of maps. Does not know: runs, bytes, files, ranks.
 
@@ -12,7 +12,7 @@ Rules
 3. A map is of the dimensions that a user sees. Those of one element, such as the characters of a string, stay: so one
    map serves variables of all types. Maps that count characters would be several for the same elements.
 4. A name that the subfile needs for itself cannot be used in the canonical header; `physical_header` says so.
-5. While a flush takes a partitioned variable away, or gives it another name, a subfile says what it has of the variable
+5. While a flush deletes or renames a partitioned variable, the header of a subfile describes its part of the variable
    that subfile 0 still names (`Kept`, and the attribute ``name_before``).
 """
 
@@ -149,7 +149,7 @@ def physical_header(
         ids = _dimids(canonical, one, users.get(k, ()))
         variables += _map_variables(k, one, ids, row, at_nreqs + k - 1)
     record = record_dim(canonical)
-    # Variables of one map often have their dimensions in common, and may share one tuple of attributes.
+    # Variables of one map often have the same dimensions, and then share one tuple of attributes.
     shapes: dict[tuple[int, tuple[int, ...]], tuple[tuple[int, ...], tuple[Attr, ...]]] = {}
     shared: dict[tuple[int, int, tuple[int, ...]], tuple[Attr, ...]] = {}
     for i, (var, k) in enumerate(zip(canonical.vars, assigned, strict=True)):
@@ -187,7 +187,7 @@ def physical_header(
 
 
 def _refuse_names(canonical: Header, assigned: Sequence[int], nmaps: int) -> None:
-    """Complain of names that the subfile needs for itself."""
+    """Raise if the canonical header has a name that the subfile needs for itself."""
     parts = ("nelems", "max_nreqs", "nblobs", "supplement")
     dims = {NBLOBS} | {f"D{k}.{part}" for k in range(1, nmaps + 1) for part in parts}
     variables = {f"D{k}.{part}" for k in range(1, nmaps + 1) for part in MAP_VARIABLES}

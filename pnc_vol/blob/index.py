@@ -1,4 +1,4 @@
-"""Where the elements of one map are, over all subfiles.
+"""`ElementIndex` finds the elements of one map in all subfiles.
 
 Knows: runs, maps, numbers of subfiles. Does not know: variables, bytes, files.
 
@@ -100,14 +100,14 @@ class _Gathered:
                 self.below += int((np.minimum(start + length, low) - np.minimum(start, low)).sum())
                 cut = np.maximum(low - start, 0)
                 start, home, length = start + cut, home + cut, np.minimum(start + length, high) - start - cut
-            # An empty run has no place in a list without overlaps.
+            # an empty run would look like an overlap with the run that has its first element
             there = length > 0
             for column, values in zip(columns, (start, length, home), strict=True):
                 column.append(values if there.all() else values[there])
         self.start, self.length, self.home = map(_joined, columns)
         if bool((self.start[1:] < self.start[:-1]).any()):
             order = np.argsort(self.start, kind="stable")
-            # one after another, so that only one is held twice
+            # column by column: only one of them is in memory twice
             self.start = self.start[order]
             self.length = self.length[order]
             self.home = self.home[order]
@@ -129,7 +129,7 @@ class _Gathered:
             covered = int(self.length.sum())
             return Coverage(nelems, covered, nelems - covered, 0, ())
         covered = int(coalesced(Runs(self.start, self.length)).length.sum())
-        # Blobs that have the elements from one bound to the next: those that began, less those that ended.
+        # The blobs that hold the elements between two bounds are those that began less those that ended.
         bounds = distinct(np.concatenate((self.start, self.start + self.length)))
         ends = np.sort(self.start + self.length)
         depth = np.searchsorted(self.start, bounds, side="right") - np.searchsorted(ends, bounds, side="right")
@@ -161,7 +161,7 @@ def _range(start: int, length: int) -> str:
 
 
 class ElementIndex:
-    """Finds elements of a map in the subfiles.
+    """An index that finds the elements of a map in the subfiles.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ class ElementIndex:
         heads = np.flatnonzero(np.concatenate((np.ones(min(1, start.size), bool), apart)))
         tails = np.append(heads[1:] - 1, start.size - 1)[: heads.size]
         start, end, home = start[heads], end[tails], home[heads]
-        # There may be a hole before each piece, and one behind the last.
+        # at most one hole before each piece, and one behind the last
         low, high = np.concatenate(([first], end)), np.append(start, last)
         holes = np.flatnonzero(low < high)
         into = np.arange(start.size) + np.cumsum((low < high)[:-1])
@@ -242,7 +242,7 @@ class ElementIndex:
         return self._start.nbytes + self._home.nbytes
 
     def locate(self, runs: Runs) -> Pieces:
-        """Where runs of elements are.
+        """Locate runs of elements.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class ElementIndex:
             low = np.maximum(self._start[piece], start[run])
             high = np.minimum(self._start[piece + 1], end[run])
         home = self._home[piece]
-        # Homes in no blob are negative: shifted they are -1.
+        # a negative home (in no blob) gives the subfile -1, because the shift keeps the sign
         subfile = home >> SHIFT
         position = np.where(home < 0, ~home, home & OFFSET) + (low - self._start[piece])
         return Pieces(low, high - low, low - start[run] + before(length)[run], subfile, position, run)

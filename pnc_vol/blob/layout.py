@@ -1,11 +1,11 @@
-"""The blob layout: what a process owns of a variable in one piece, in one file for each node.
+"""`BlobLayout` places the elements that a process owns of a variable in one piece, in one file for each node.
 
 Knows: the headers of all subfiles, which variable has which map, where this rank's part of each map lies. Does not
 know: data, ranks, how the files are opened and written (`subfile_set`).
 
 Rules
 -----
-1. Every element has one address, the same on all ranks: the number of a subfile and the offset in it. So queue, plans,
+1. Every element has one address, the same on all ranks: a number of a subfile and an offset in it. So queue, plans,
    transports and reads are those of every file. To translate each post and read into those of inner files would be a
    second path for every kind of them, and elements that other ranks write again would be there twice.
 2. A variable that has no map is in every subfile; the one in subfile 0 counts.
@@ -36,7 +36,7 @@ __all__ = ["BlobFiles", "BlobLayout", "SubfileLayout"]
 
 
 class BlobFiles:
-    """What is known of the subfiles of an open set, by all layouts of it.
+    """The subfiles of an open set, as all layouts of the set know them.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class BlobLayout(Layout):
     """
 
     name: ClassVar[str] = "blob"
-    # each subfile is moved by a session of its own
+    # the session of each subfile moves its own data when a header grows
     several_ranks = several_files = relocates = True
     sets = "blob"
 
@@ -147,7 +147,7 @@ class BlobLayout(Layout):
         return subfile_path(path, 0)
 
     def with_begins(self, new: Header, uids: tuple[int, ...], tree: Tree, *, reserve: int, least: int) -> Header:
-        # The header of each subfile has its own; these are nowhere but in a log, and always the same.
+        # The real begins are in the headers of the subfiles. These constant ones are only compared, by a log.
         return without_begins(new)
 
     def made_maps(self) -> dict[int, ElementMap]:

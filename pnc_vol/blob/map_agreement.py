@@ -1,18 +1,20 @@
-"""Which map each variable of a blob set gets: what all ranks agree on at a flush.
+"""All ranks agree at a flush which decomposition map each variable of a blob set gets.
 
 Knows: posted runs, datasets, ranks and the subfile of each. Does not know: headers, files, drivers.
 
 Rules
 -----
 1. A variable gets its map at the first flush at which a rank has posted to it, or at once if it was created with a
-   decomposition. Until then, and for ever if it is small or all who post it post all of it, it is not partitioned.
-2. A derived map is what each rank posted. Of elements that several ranks posted, the highest rank keeps them.
+   decomposition. Until then, and for ever if it is small or every rank that posts it posts all of it, it is not
+   partitioned.
+2. A derived map consists of the elements that each rank posted. Elements that several ranks posted belong to the
+   highest of these ranks.
 3. Variables of the same lengths, of which every rank has the same runs, share one map.
 4. An element in no map that is posted needs the supplement of its variable, which has all such elements from the
    beginning. With a map for each later post the headers would grow with every flush; a supplement that is extended
    would be copied each time.
-5. How ranks write is chosen by what they write in subfiles (`Agreed.pieces`), not by what is posted: hundreds of
-   thousands of runs that a rank owns are one piece of its subfile, which it writes by itself.
+5. The transport is chosen by the number of pieces in the subfiles (`Agreed.pieces`), not by the number of posted runs:
+   hundreds of thousands of runs that a rank owns are one piece of its subfile, which it writes independently.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from pnc_vol.format.model import Header, record_dim
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.ranks.comm import Comm, joined_lists
 
-__all__ = ["Agreed", "FlushReport", "MapAgreement", "Proposal", "packed_lists", "unpacked_lists"]
+__all__ = ["Agreed", "MapAgreement", "MapReport", "Proposal", "packed_lists", "unpacked_lists"]
 
 _NO_RUNS = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
 _SMALL = 64 << 10
@@ -55,7 +57,7 @@ class Agreed:
     copies : dict of uid to (int, int)
         Variables without a map that were posted, with the first record and the one behind the last (0, 1: all of it):
         each subfile has a copy.
-    afar : bool, some rank may write to a subfile of other ranks.
+    other_subfiles : bool, some rank may write to a subfile of other ranks.
     overlaps : bool, several ranks may have posted the same element.
     crosses : bool, some rank may write elements that another rank wrote before, or writes later.
     pieces : int, the most runs that any rank has to write, where all that it owns of a map is one.
@@ -64,13 +66,13 @@ class Agreed:
     maps: dict[int, SubfileMap] = field(default_factory=dict)
     supplements: set[int] = field(default_factory=set)
     copies: dict[int, tuple[int, int]] = field(default_factory=dict)
-    afar: bool = False
+    other_subfiles: bool = False
     overlaps: bool = False
     crosses: bool = False
     pieces: int = 0
 
     def followed_by(self, new: Agreed, uids: Sequence[int]) -> Agreed:
-        """This, of a flush that failed, and what the next one agreed on; `uids`: the variables that there are now."""
+        """Merge the agreement of a flush that failed with that of the next one; `uids` are the present variables."""
         copies = dict(new.copies)
         for uid, (first, last) in self.copies.items():
             if uid in uids:
@@ -92,16 +94,15 @@ class MapAgreement:
 
     def __init__(self, comm: Comm, files: BlobFiles, subfile_of: Sequence[int]) -> None:
         self.comm, self.files, self.subfile_of = comm, files, list(subfile_of)
-        # The ranks of this subfile.
-        self._mates = [rank for rank, s in enumerate(self.subfile_of) if s == self.subfile_of[comm.rank]]
+        self._subfile_ranks = [rank for rank, s in enumerate(self.subfile_of) if s == self.subfile_of[comm.rank]]
         self.given: Mapping[int, Decomposition] = {}
         self._numbers: dict[Any, int] = {}
         self._undecided: set[int] = set()
         self.lists: dict[int, list[Runs]] = {}
-        """The runs of all ranks, of maps that the files do not have yet."""
+        """By the number of a map that is not in the files yet, the runs of all ranks."""
 
     def index_of_lists(self, k: int) -> ElementIndex | None:
-        """The index of a map that is not in the files yet; None if that of another rank is not known either."""
+        """Build the index of a map that is not in the files yet; None if this rank lacks the runs of other ranks."""
         lists = self.lists.get(k)
         if lists is None:
             return None
@@ -131,12 +132,12 @@ class MapAgreement:
         given : mapping of uid to Decomposition, those that datasets were created with.
         """
         self.given = given
-        self._afar = self._beyond = False
-        files, report = self.files, FlushReport()
+        self._other_subfiles = self._beyond = False
+        files, report = self.files, MapReport()
         for gone in files.assigned.keys() - set(uids):
             del files.assigned[gone]
         at = {uid: i for i, uid in enumerate(uids)}
-        mine: dict[int, Runs] = {}
+        own_runs: dict[int, Runs] = {}
         known: dict[Any, tuple[Proposal, Runs, int]] = {}
         for uid in uids:
             if uid not in files.assigned:
@@ -148,13 +149,13 @@ class MapAgreement:
             node = nodes[uid]
             shape = inner_shape(node)
             if uid in self._undecided and not _never(node, shape):
-                # Hundreds of variables are posted alike.
+                # Hundreds of variables share one decomposition: its digest is computed once.
                 lists = posted.lists(uid)
                 key = id(given.get(uid)), shape, node.is_record, lists
                 found = known.get(key) if lists is not None else None
                 if found is None:
                     found = known[key] = self._proposal(node, shape, posted)
-                proposal, mine[uid], pieces = found
+                proposal, own_runs[uid], pieces = found
                 report.propose(at[uid], proposal)
                 report.pieces += pieces
                 continue
@@ -167,8 +168,8 @@ class MapAgreement:
                 report.copies[at[uid]] = posted.records(node)
             report.pieces += posted.pieces(uid, inner, own)
         others = bool(report.copies) or any(one.beyond for one in report.kinds)
-        report.afar, report.beyond = self._afar or others, self._beyond or others
-        agreed = self._decided(header, uids, nodes, report.of_all(self.comm), mine)
+        report.other_subfiles, report.beyond = self._other_subfiles or others, self._beyond or others
+        agreed = self._decided(header, uids, nodes, report.of_all(self.comm), own_runs)
         if self._strays:
             hit = [at[u] for u in self._strays & here if self._misses(u, _inner(nodes[u]), posted)]
             agreed.supplements |= {uids[i] for i in self.comm.merge("flush strays", hit, joined_lists)}
@@ -180,7 +181,7 @@ class MapAgreement:
         return (1, uid) if given is None else (0, given.number)
 
     def _proposal(self, node: DatasetNode, shape: tuple[int, ...], posted: PostedRuns) -> tuple[Proposal, Runs, int]:
-        """What this rank says of a variable, the runs that its map shall have of this rank, and the pieces to write."""
+        """Return this rank's proposal for a variable, its runs in the map, and the number of pieces to write."""
         given, inner = self.given.get(node.uid), _inner(node)
         here = posted.of(node.uid, inner)
         own = None if given is None else given.owned(shape)
@@ -201,7 +202,7 @@ class MapAgreement:
             return False
         self._beyond = True
         found = self.files.lookup(k).locate(here).subfile
-        self._afar |= bool((found != self.subfile_of[self.comm.rank]).any())
+        self._other_subfiles |= bool((found != self.subfile_of[self.comm.rank]).any())
         return bool((found < 0).any())
 
     def _decided(
@@ -209,13 +210,13 @@ class MapAgreement:
         header: Header,
         uids: Sequence[int],
         nodes: Mapping[int, DatasetNode],
-        report: FlushReport,
-        mine: Mapping[int, Runs],
+        report: MapReport,
+        own_runs: Mapping[int, Runs],
     ) -> Agreed:
         files, agreed = self.files, Agreed(pieces=report.pieces, overlaps=report.overlaps)
         self._strays: set[int] = set()
         agreed.crosses = report.beyond or report.overlaps
-        agreed.afar = report.afar and len(self._mates) < len(self.subfile_of)
+        agreed.other_subfiles = report.other_subfiles and len(self._subfile_ranks) < len(self.subfile_of)
         agreed.supplements = {uids[i] for i in report.supplements}
         agreed.copies = {uids[i]: records for i, records in report.copies.items()}
         new: dict[Any, list[int]] = {}
@@ -228,14 +229,14 @@ class MapAgreement:
             agreed.crosses |= found.overlaps
             if found.key is None:
                 agreed.copies[uid] = (0, max(1, (node.shape or (0,))[0])) if node.is_record else (0, 1)
-                agreed.afar, agreed.crosses = len(self._mates) < len(self.subfile_of), True
+                agreed.other_subfiles, agreed.crosses = len(self._subfile_ranks) < len(self.subfile_of), True
                 continue
             new.setdefault(found.key, []).append(uid)
             if found.all_ranks:
                 shared.add(found.key)
             if found.strays:
                 self._strays.add(uid)
-        self._make(agreed, header, uids, new, shared, mine)
+        self._make(agreed, header, uids, new, shared, own_runs)
         for key, members in new.items():
             for uid in members:
                 files.assigned[uid] = self._numbers[key]
@@ -256,12 +257,12 @@ class MapAgreement:
         uids: Sequence[int],
         new: Mapping[Any, list[int]],
         shared: set[Any],
-        mine: Mapping[int, Runs],
+        own_runs: Mapping[int, Runs],
     ) -> None:
         """Make the maps that there are not yet (collective)."""
         files = self.files
         fresh = sorted((key for key in new if key not in self._numbers), key=lambda key: self._turn(new[key][0]))
-        posted = self._lists_of(fresh, shared, {key: mine.get(new[key][0], _NO_RUNS) for key in fresh})
+        posted = self._lists_of(fresh, shared, {key: own_runs.get(new[key][0], _NO_RUNS) for key in fresh})
         for key in fresh:
             files.dims.append(key[0])
             k = self._numbers[key] = len(files.dims)
@@ -284,14 +285,15 @@ class MapAgreement:
         if all_ranks:
             self.lists[k] = list(lists.values())
         subfile = self.subfile_of[rank]
-        before = sum(int(lists[r].length.sum()) for r in self._mates if r < rank)
+        before = sum(int(lists[r].length.sum()) for r in self._subfile_ranks if r < rank)
         self.files.own[k] = lists[rank], subfile, before
-        return SubfileMap(dims, dimids, tuple(split_rows(lists[r], dims[-1]) for r in self._mates))
+        return SubfileMap(dims, dimids, tuple(split_rows(lists[r], dims[-1]) for r in self._subfile_ranks))
 
     def _lists_of(self, keys: Sequence[Any], shared: set[Any], own: Mapping[Any, Runs]) -> dict[Any, dict[int, Runs]]:
         """For each new map the runs of all ranks, by rank, if it is in `shared` (collective).
 
-        Otherwise those of the ranks of this subfile: a large job has more than fit in memory.
+        They are those of all ranks if the map is in `shared`, otherwise those of the ranks of this subfile: the runs of
+        all ranks of a large job do not fit in memory.
         """
         comm, found = self.comm, dict[Any, dict[int, Runs]]()
         if comm.size == 1:
@@ -304,16 +306,16 @@ class MapAgreement:
             if every:
                 by_rank = dict(comm.merge("flush lists", [[comm.rank, packed.tobytes()]], add))
             else:
-                by_rank = comm.exchange("flush lists", dict.fromkeys(self._mates, packed))
+                by_rank = comm.exchange("flush lists", dict.fromkeys(self._subfile_ranks, packed))
             lists = {rank: unpacked_lists(one, len(names)) for rank, one in by_rank.items()}
             found |= {key: {rank: one[i] for rank, one in lists.items()} for i, key in enumerate(names)}
         return found
 
 
 class _Verdict(NamedTuple):
-    """What becomes of a variable.
+    """The decision about one variable.
 
-    key : what identifies its map; None: it is not partitioned.
+    key : hashable that identifies its map; None: it is not partitioned.
     overlaps : bool, see `Agreed`.
     all_ranks : bool, all ranks have to know the runs of all.
     strays : bool, ranks posted elements that the decompositions do not have.
@@ -342,9 +344,9 @@ def _inner(node: DatasetNode) -> int:
 
 
 class Proposal(NamedTuple):
-    """What ranks say of their parts of a variable that has no map yet; many variables have the same.
+    """The proposal of one or more ranks for a variable that has no map yet; many variables share one proposal.
 
-    word : int, tells one deal of the elements to the ranks from another: a sum of 128 bits of a hash for each rank.
+    word : int, identifies a decomposition: the sum of a 128-bit hash of each rank's runs.
     posted : int, ranks that posted any.
     whole : bool, each of these posted the whole variable in one run.
     explicit : bool, a rank's are those of a decomposition.
@@ -359,7 +361,7 @@ class Proposal(NamedTuple):
 
     @classmethod
     def of(cls, rank: int, digest: str, nelems: int, *, whole: bool, explicit: bool, beyond: bool) -> Proposal:
-        """What one rank says.
+        """Make the proposal of one rank.
 
         digest : str, of its runs.
         nelems : int, elements of these.
@@ -368,7 +370,7 @@ class Proposal(NamedTuple):
         return cls(int.from_bytes(word, "little"), int(nelems > 0), whole or not nelems, explicit, beyond)
 
     def and_of(self, other: Proposal) -> Proposal:
-        """What these ranks say, and others."""
+        """Merge the proposal of these ranks with that of others."""
         return Proposal(
             (self.word + other.word) % (1 << 128), self.posted + other.posted, self.whole and other.whole,
             self.explicit or other.explicit, self.beyond or other.beyond,
@@ -376,10 +378,10 @@ class Proposal(NamedTuple):
 
 
 _NOTHING = Proposal(0, 0, whole=True, explicit=False, beyond=False)
-"""Of ranks that say nothing of a variable."""
+"""The proposal of ranks that did not post a variable: the neutral element of `Proposal.and_of`."""
 
 
-class FlushReport:
+class MapReport:
     """What ranks report at a flush; variables by their number in the header.
 
     kinds : list of Proposal
@@ -387,7 +389,7 @@ class FlushReport:
     supplements : set of int
     copies : dict of int to (int, int)
     overlaps : bool, several ranks report copies of one variable.
-    afar, pieces : see `Agreed`.
+    other_subfiles, pieces : see `Agreed`.
     beyond : bool, a rank posted elements that are not its own.
     """
 
@@ -396,7 +398,7 @@ class FlushReport:
         self.maps: dict[int, int] = {}
         self.supplements: set[int] = set()
         self.copies: dict[int, tuple[int, int]] = {}
-        self.overlaps = self.afar = self.beyond = False
+        self.overlaps = self.other_subfiles = self.beyond = False
         self.pieces = 0
         self._numbers: dict[Proposal, int] = {}
 
@@ -406,17 +408,18 @@ class FlushReport:
             self.kinds.append(proposal)
         self.maps[number] = kind
 
-    def of_all(self, comm: Comm) -> FlushReport:
+    def of_all(self, comm: Comm) -> MapReport:
         """What all ranks report together: one reduction, and a merge in a tree if they have more than numbers."""
         if comm.size == 1:
             return self
         more = bool(self.maps or self.supplements or self.copies)
-        (any_more, afar, beyond, pieces), _ = comm.agree("flush maps", (more, self.afar, self.beyond, self.pieces))
+        numbers = (more, self.other_subfiles, self.beyond, self.pieces)
+        (any_more, other_subfiles, beyond, pieces), _ = comm.agree("flush maps", numbers)
         found = self
         if any_more:
-            mine = self._value(comm.rank) if more else None
-            found = FlushReport._of_value(comm.merge("flush maps of all", mine, _joined))
-        found.afar, found.beyond, found.pieces = bool(afar), bool(beyond), pieces
+            value = self._value(comm.rank) if more else None
+            found = MapReport._of_value(comm.merge("flush maps of all", value, _joined))
+        found.other_subfiles, found.beyond, found.pieces = bool(other_subfiles), bool(beyond), pieces
         return found
 
     def _value(self, rank: int) -> list[Any]:
@@ -425,7 +428,7 @@ class FlushReport:
         return [rank, self.kinds, maps, sorted(self.supplements), copies, self.overlaps]
 
     @classmethod
-    def _of_value(cls, value: list[Any]) -> FlushReport:
+    def _of_value(cls, value: list[Any]) -> MapReport:
         found = cls()
         _, kinds, maps, supplements, copies, found.overlaps = value
         half = len(maps) // 2
@@ -433,11 +436,11 @@ class FlushReport:
         found.supplements, found.copies = set(supplements), {i: (first, last) for i, (first, last) in copies}
         return found
 
-    def add(self, other: FlushReport) -> None:
+    def add(self, other: MapReport) -> None:
         """Add what other ranks report."""
-        mine, theirs = self.maps, other.maps
+        own, theirs = self.maps, other.maps
         kinds = [*self.kinds, _NOTHING], [*other.kinds, _NOTHING]
-        both = {i: (mine.get(i, -1), theirs.get(i, -1)) for i in (*mine, *(i for i in theirs if i not in mine))}
+        both = {i: (own.get(i, -1), theirs.get(i, -1)) for i in (*own, *(i for i in theirs if i not in own))}
         merged = {pair: kinds[0][pair[0]].and_of(kinds[1][pair[1]]) for pair in set(both.values())}
         self.kinds, self.maps, self._numbers = [], {}, {}
         for i, pair in both.items():
@@ -450,13 +453,13 @@ class FlushReport:
 
 
 def _joined(lower: list[Any], higher: list[Any]) -> list[Any]:
-    one = FlushReport._of_value(lower)
-    one.add(FlushReport._of_value(higher))
+    one = MapReport._of_value(lower)
+    one.add(MapReport._of_value(higher))
     return one._value(-1)
 
 
 def packed_lists(lists: Sequence[Runs]) -> npt.NDArray[np.uint8]:
-    """How long the lists are, and then their columns, one after another."""
+    """Encode lists of runs: the length of each list, and then all columns."""
     columns = [column for one in lists for column in one]
     lengths = np.array([len(one.start) for one in lists], np.int64)
     return np.concatenate((lengths, *columns)).astype("<i8", copy=False).view(np.uint8)

@@ -1,4 +1,4 @@
-"""Decomposition maps: which canonical elements each blob of a subfile holds.
+"""A decomposition map lists the canonical elements that each blob of a subfile holds.
 
 Knows: runs, the five variables of a subfile that describe a map. Does not know: headers, files, ranks.
 
@@ -167,7 +167,7 @@ def derived(lists: Sequence[Runs]) -> list[Runs]:
     [[[0], [3]], [[3], [4]]]
     """
     end = max((int((start + length).max(initial=0)) for start, length in lists), default=0)
-    # As far apart as no run reaches: pieces of different ranks then never adjoin in the memory that they come from.
+    # Each rank's memory begins farther away than any run reaches, so that runs of two ranks are never joined.
     apart = end + 1
     start, length = (np.concatenate([np.empty(0, np.int64), *(one[i] for one in lists)]) for i in (0, 1))
     rank = np.repeat(np.arange(len(lists), dtype=np.int64), [one.start.size for one in lists])
@@ -188,7 +188,7 @@ def blob_row(runs: Runs, max_nreqs: int, *, wide: bool) -> tuple[UInt8, UInt8]:
 
 
 def content(maps: Sequence[SubfileMap]) -> list[UInt8]:
-    """The bytes of the map variables of a subfile.
+    """Encode the map variables of a subfile.
 
     Returns
     -------
@@ -213,7 +213,7 @@ def content(maps: Sequence[SubfileMap]) -> list[UInt8]:
 
 
 def from_content(sizes: SizedMap, columns: Sequence[Any], name: str, begins: Sequence[Any]) -> SubfileMap:
-    """The map that the five variables of a subfile describe.
+    """Decode a map from the five variables of a subfile that describe it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The definitions of one subfile of a set, whose header follows from the canonical definitions and the maps.
+"""`PhysicalDefinitions` holds the definitions of one subfile, which follow from the canonical ones and the maps.
 
 Knows: the variables of the subfile, as datasets of a tree of their own. Does not know: users' objects, what the header
 is made of.
@@ -51,7 +51,7 @@ class PhysicalDefinitions(Definitions):
         self._nodes: dict[Hashable, DatasetNode] = {}
 
     def become(self, header: Header, variables: Sequence[PhysicalVariable]) -> None:
-        """Have this header, without begins, from now on.
+        """Replace the definitions by those of a header without begins.
 
         variables : one for each variable of `header`, in its order.
         """
@@ -79,7 +79,7 @@ class PhysicalDefinitions(Definitions):
             self.flat = flat._replace(header=flat.header.with_numrecs(header.numrecs))
 
     def have_records(self, records: int) -> None:
-        """Have another number of records, and nothing else that is new."""
+        """Change the number of records and nothing else."""
         flat = self.flat
         assert flat is not None
         if records != flat.header.numrecs:

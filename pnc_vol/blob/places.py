@@ -1,11 +1,11 @@
-"""From runs of canonical elements to byte extents at the addresses of subfiles.
+"""`BlobPlace` turns runs of canonical elements into byte extents at the addresses of subfiles.
 
 Knows: runs, extents, the index of a map, begins. Does not know: headers, data, ranks, drivers.
 
 Rules
 -----
-1. What a rank has in its own blob is found without the index of all blobs, which is made when something else is asked
-   for: a program that writes what it wrote before never reads a map.
+1. Elements of this rank's own blob are located without the index of all blobs, which is made when other elements are
+   asked for: a program that writes the same elements again never reads a map.
 2. Elements that are in no blob lie in the supplement of the variable. Without one they have no place, and are left out
    of the extents: a read begins with memory full of fill values.
 3. As of every `ElementMap`, no extent holds bytes of two runs.
@@ -47,13 +47,13 @@ class MapLookup:
 
     Examples
     --------
-    >>> mine = Runs(np.array([2, 6]), np.array([2, 3]))
-    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (mine, 1, 40))
+    >>> owned = Runs(np.array([2, 6]), np.array([2, 3]))
+    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (owned, 1, 40))
     >>> lookup.locate(Runs(np.array([7]), np.array([1]))).position.tolist()
     [43]
     """
 
-    __slots__ = ("_before", "_index", "_known", "_make", "_mine", "nelems", "orders", "own", "own_elements")
+    __slots__ = ("_before", "_index", "_known", "_make", "_own_index", "nelems", "orders", "own", "own_elements")
 
     def __init__(
         self, nelems: int, index: Callable[[], ElementIndex], own: tuple[Runs, int, int] | None = None
@@ -62,13 +62,13 @@ class MapLookup:
         self.own_elements = 0 if own is None else int(own[0].length.sum())
         self._make = index
         self._index: ElementIndex | None = None
-        self._mine: ElementIndex | None = None
+        self._own_index: ElementIndex | None = None
         self._before = None if own is None else before(own[0].length)
         self._known: dict[int, tuple[Runs, int]] = {}
         self.orders: dict[Any, Any] = {}
 
     def own_record(self, runs: Runs) -> int:
-        """The record of which runs are all that this rank owns, in the order of its blob; -1 if they are not that.
+        """Return the record in which runs are exactly this rank's elements in the order of its blob; else -1.
 
         Lists that are used again are compared once: 300 variables of a climate model share one.
         """
@@ -76,20 +76,20 @@ class MapLookup:
         if found is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            # kept with the runs, so that their identity stays theirs
+            # the runs are kept, because `id` of a freed list may become that of another one
             found = self._known[id(runs)] = runs, self._compared(runs)
         return found[1]
 
     def _compared(self, runs: Runs) -> int:
         if self.own is None or not runs.start.size:
             return -1
-        mine = self.own[0]
+        owned = self.own[0]
         record = int(runs.start[0]) // self.nelems
         start = runs.start - record * self.nelems
         if int(start[-1]) >= self.nelems or bool((start[1:] < start[:-1] + runs.length[:-1]).any()):
             return -1
         joined = coalesced(Runs(start, runs.length))
-        return record if all(map(np.array_equal, joined, mine)) else -1
+        return record if all(map(np.array_equal, joined, owned)) else -1
 
     @property
     def index(self) -> ElementIndex:
@@ -107,24 +107,24 @@ class MapLookup:
         return self.index.locate(runs)
 
     def _in_own(self, runs: Runs) -> Pieces | None:
-        """Where runs are that lie all in this rank's blob; None if some do not."""
+        """Locate runs that lie entirely in this rank's blob; None if some do not."""
         if self.own is None or self._before is None:
             return None
-        mine, subfile, position = self.own
-        if not mine.start.size:
+        owned, subfile, position = self.own
+        if not owned.start.size:
             return None
-        times, rest = divmod(runs.start.size, mine.start.size)
-        if times and not rest and _repeated(runs.start, mine.start) and _repeated(runs.length, mine.length):
-            # what the rank always writes, in one record or in several
+        times, rest = divmod(runs.start.size, owned.start.size)
+        if times and not rest and _repeated(runs.start, owned.start) and _repeated(runs.length, owned.length):
+            # the common case: all elements of the blob, in one record or in several
             at = self._before if times == 1 else np.tile(self._before, times)
-            total = int(mine.length.sum())
-            place = at if times == 1 else at + np.repeat(np.arange(times) * total, mine.start.size)
+            total = int(owned.length.sum())
+            place = at if times == 1 else at + np.repeat(np.arange(times) * total, owned.start.size)
             n = runs.start.size
             where = np.broadcast_to(np.int64(subfile), (n,))
             return Pieces(runs.start, runs.length, place, where, at + position, np.arange(n, dtype=np.int64))
-        if self._mine is None:
-            self._mine = ElementIndex.of_blob(self.nelems, mine, subfile, position)
-        found = self._mine.locate(runs)
+        if self._own_index is None:
+            self._own_index = ElementIndex.of_blob(self.nelems, owned, subfile, position)
+        found = self._own_index.locate(runs)
         return None if bool((found.subfile < 0).any()) else found
 
 
@@ -147,8 +147,8 @@ class BlobPlace:
 
     Examples
     --------
-    >>> mine = Runs(np.array([2, 6]), np.array([2, 3]))
-    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (mine, 0, 0))
+    >>> owned = Runs(np.array([2, 6]), np.array([2, 3]))
+    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (owned, 0, 0))
     >>> place = BlobPlace(lookup, 8, record=True, begins=np.array([100]), record_sizes=np.array([80]))
     >>> place.extents(Runs(np.array([17, 2]), np.array([2, 1]))).offset.tolist()
     [204, 100]
@@ -172,9 +172,9 @@ class BlobPlace:
         self._base: Int64 | None = None
 
     def _where(self) -> tuple[Int64, Int64]:
-        """Where it begins in each subfile, as addresses, and record sizes; found when first asked for."""
+        """Return the begin in each subfile, as an address, and the record sizes; computed when first asked for."""
         if self._base is None:
-            # What is in no blob has the subfile -1: the last entry.
+            # Elements in no blob have the subfile -1, which indexes the last entry: that of the supplement.
             last = self.supplement or Place(0, self.itemsize, 0, 0)
             n = len(self._begins)
             base, steps = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)

@@ -1,12 +1,12 @@
-"""What a rank posted to the variables of a set of subfiles, as runs of elements.
+"""`PostedRuns` gives what a rank posted to each variable of a set of subfiles as runs of elements.
 
 Knows: batches, lists of runs. Does not know: maps, headers, ranks, files.
 
 Rules
 -----
-1. Many variables are posted with the same list of runs, the same object. What is found out of a list, or of two lists
-   together, is found out once.
-2. Lists are kept as long as what is known of them, so that their identity stays theirs.
+1. Many variables are posted with the same list of runs, the same object. A result about a list, or about two lists
+   together, is computed once.
+2. Lists are kept as long as their results: the `id` of a freed list may become that of another one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["PostedRuns", "inner_shape"]
 
 
 def inner_shape(node: DatasetNode) -> tuple[int, ...]:
-    """The lengths that a map of a dataset has: all axes but that of records."""
+    """Return the lengths of a dataset that a map covers: all axes but that of records."""
     shape = node.shape or ()
     return shape[1:] if node.is_record else shape
 
@@ -55,13 +55,13 @@ class PostedRuns:
         return set(self._items)
 
     def lists(self, uid: int) -> tuple[int, ...] | None:
-        """What tells variables apart that were posted with other lists; None if more than lists was posted."""
+        """Return a key that is equal for variables posted with the same lists; None if other posts were made, too."""
         items = self._items.get(uid, ())
         found = tuple([id(item.runs) for item in items if isinstance(item, Listed)])
         return found if len(found) == len(items) else None
 
     def of(self, uid: int, inner: int) -> Runs:
-        """The elements that were posted of a variable; sorted, disjoint.
+        """Return the posted elements of a variable, sorted and disjoint.
 
         inner : int, elements of a record, to have the elements within a record; 0: all elements as they are.
         """
@@ -85,7 +85,7 @@ class PostedRuns:
         return found[1]
 
     def pieces(self, uid: int, inner: int, own: Runs | None) -> int:
-        """Runs that were posted of a variable; a list of all that this rank owns of its map, `own`, is one piece."""
+        """Count the posted runs of a variable; a list equal to `own`, this rank's part of the map, is one piece."""
         count = 0
         for item in self._items.get(uid, ()):
             if not isinstance(item, Listed):
@@ -113,7 +113,7 @@ class PostedRuns:
         return found[2]
 
     def digest(self, runs: Runs) -> str:
-        """What tells one list of runs from another."""
+        """Return a hash of a list of runs."""
         found = self._digests.get(id(runs))
         if found is None:
             made = hashlib.blake2b(runs.start.tobytes() + runs.length.tobytes(), digest_size=12).hexdigest()

@@ -1,4 +1,4 @@
-"""Replaying blobs: a set of subfiles becomes the file that the canonical layout would have written.
+"""`replay_blobs` turns a set of subfiles into the file that the canonical layout would have written.
 
 Knows: sets of subfiles, ranks, headers. Does not know: how values are copied (`gathering`), layouts of subfiles, how
 the file gets its name (`NewFile`).
@@ -7,8 +7,8 @@ Rules
 -----
 1. The file has the objects of the set, in their order, and takes its name when it is whole. The set is only read.
 2. Any number of ranks shares the work, whatever number wrote: each writes a share of the file.
-3. Before anything is written it is known which elements the blobs hold: blobs that hold the same elements are refused,
-   elements that none holds are counted, and get the fill value.
+3. Before the first write the maps are checked: blobs that hold the same elements are refused,
+   elements that no blob holds are counted, and get the fill value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pnc_vol.blob.gathering import Piece, Variable, copy, pieces, share
+from pnc_vol.blob.gathering import CopiedVariable, Piece, copy, pieces, share
 from pnc_vol.blob.hdf5.file_set import Hdf5Set
 from pnc_vol.blob.subfile_set import SubfileSet
 from pnc_vol.disk.locking import Held
@@ -79,7 +79,7 @@ class MapCoverage:
 
 @dataclass(slots=True)
 class BlobReport:
-    """What a replay of blobs did.
+    """The result of a replay of blobs.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ def _replay(
     if not isinstance(files, SubfileSet | Hdf5Set):
         raise comm.on_all(NotCDFError(f"{base}: it is no set of subfiles, so there are no blobs to replay"))
     on_root(comm, "replay paths", lambda: _check_paths(target, view.disk.path, files.count, options))
-    # nobody else has this session
+    # no user can reach this session: changing its tree changes no open file
     tree = view.defs.tree
     _keep_only(tree, names)
     header, uids = _placed(view, tree, options, chosen=names is not None)
@@ -200,12 +200,12 @@ def _replay(
     )
     report.maps = _coverage(view, files, tree)
     todo = pieces(wanted, options.buffer_size)
-    mine = share(todo, comm.rank, comm.size)
+    own_pieces = share(todo, comm.rank, comm.size)
     durable = options.durable or remove
     with NewFile(target, encode(header), options, comm, overwrite=overwrite, durable=durable) as made:
-        note = _noted(mine, progress if comm.rank == 0 else None)
+        note = _noted(own_pieces, progress if comm.rank == 0 else None)
         with comm.errors_shared():
-            done = copy(mine, view.disk.driver, made.driver, options.buffer_size, note)
+            done = copy(own_pieces, view.disk.driver, made.driver, options.buffer_size, note)
             if durable:
                 made.driver.sync()
         _, (report.nbytes,) = comm.agree("replay copied", total=(done,))
@@ -235,8 +235,8 @@ def _check_room(target: str, nbytes: int) -> None:
         raise OSError(errno.ENOSPC, text, target)
 
 
-def _noted(mine: Sequence[Piece], progress: Progress | None) -> Callable[[int, str], None]:
-    total, done = sum(piece.nbytes for piece in mine), 0
+def _noted(own_pieces: Sequence[Piece], progress: Progress | None) -> Callable[[int, str], None]:
+    total, done = sum(piece.nbytes for piece in own_pieces), 0
 
     def note(nbytes: int, name: str) -> None:
         nonlocal done
@@ -251,7 +251,7 @@ def _noted(mine: Sequence[Piece], progress: Progress | None) -> Callable[[int, s
 
 
 def _keep_only(tree: Tree, names: Sequence[str] | None) -> None:
-    """Take all out of a tree but some objects, and the groups that they are in.
+    """Remove all objects from a tree but the named ones and the groups that contain them.
 
     Raises
     ------
@@ -272,7 +272,7 @@ def _keep_only(tree: Tree, names: Sequence[str] | None) -> None:
             kept.add(id(node))
     for gone in [found for found in walk(tree.root) if id(found) not in kept]:
         above = gone.parent
-        # with a group goes all that is in it
+        # a named group stays with all its members
         if above is not None and id(above) in kept and above.children.get(gone.name) is gone:
             tree.remove(gone)
 
@@ -293,21 +293,21 @@ def _placed(view: Session, tree: Tree, options: Options, *, chosen: bool) -> tup
     return place(header, alignment, header_extent=extent), uids
 
 
-def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -> list[Variable]:
+def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -> list[CopiedVariable]:
     layout, files = view.disk.layout, view.file_set
     assert isinstance(files, SubfileSet | Hdf5Set)
     known = files.files
     step, inner = model.record_size(header), model.inner_sizes(header)
     growing = set(model.record_vars(header))
-    made: list[Variable] = []
+    made: list[CopiedVariable] = []
     for i, uid in enumerate(uids):
         at, node = layout.maps[uid], tree.datasets[uid]
         width = at.itemsize
         k = known.assigned.get(uid, 0)
-        # Supplements of one map lie in the same order, at different places; variables without a map lie alone.
+        # supplements of one map have one order, so one index serves them; variables without a map share none
         same = (k, uid in known.supplements) if k else 0
         made.append(
-            Variable(
+            CopiedVariable(
                 node.path or header.vars[i].name,
                 at,
                 same,
@@ -323,7 +323,7 @@ def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -
 
 
 def _coverage(view: Session, files: SubfileSet | Hdf5Set, tree: Tree) -> list[MapCoverage]:
-    """How the maps of the chosen variables are covered (collective).
+    """Compute how the blobs cover the maps of the chosen variables (collective).
 
     Raises
     ------
@@ -355,7 +355,7 @@ def _remove(path: str, count: int, options: Options) -> int:
     try:
         for name in names:
             held.may_replace(name)
-        # the first one last: what a kill leaves is still found under its name, and is not whole
+        # subfile 0 last: after a kill the rest is still found under its name, and reported as incomplete
         for name in reversed(names):
             options.system.unlink(name)
     finally:

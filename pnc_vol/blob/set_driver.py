@@ -1,4 +1,4 @@
-"""The driver of a set of subfiles: addresses over the drivers of this rank's subfiles, and over those of others.
+"""`SetDriver` maps addresses to the drivers of this rank's subfiles, and to those of the others.
 
 Knows: addresses, drivers, names of subfiles, the variables of maps. Does not know: sessions, users' variables.
 
@@ -63,7 +63,7 @@ class SetDriver(Driver):
         """The addresses that this rank wrote in subfiles of others in the last flush; None: it is of no use."""
 
     def use_own(self, number: int, driver: Driver) -> None:
-        """This rank writes a subfile through this driver."""
+        """Use this driver for a subfile that this rank writes."""
         self._own[number] = lambda: driver
 
     def moved(self, number: int, *names: str) -> None:
@@ -89,7 +89,7 @@ class SetDriver(Driver):
                     found = self._opened(number, name)
                     break
             else:
-                # A new file, or a copy, took its name since its ranks told the one that it was written under.
+                # its ranks announced a temporary name, and have renamed the file since
                 found = self._opened(number, final)
             self._others[number] = found
         return found
@@ -105,7 +105,7 @@ class SetDriver(Driver):
         return self.read_settled(extents, memory)
 
     def read_settled(self, extents: Extents, memory: Memory) -> int:
-        """As `read`, of what ranks of other subfiles do not hold back, as the caller knows; bytes that were there."""
+        """Read extents of which no cache of another subfile's ranks holds newer bytes; return the bytes read."""
         got = 0
         for number, part in by_file(extents):
             if len(part.offset):
@@ -175,7 +175,7 @@ class SetDriver(Driver):
         return own().describe() if own is not None else self._spec
 
     def read_index(self, files: BlobFiles, k: int) -> ElementIndex:
-        """Where the elements of a map are, from the variables of the subfiles.
+        """Read from the map variables of the subfiles where the elements of a map are.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class SetDriver(Driver):
         return index_of(math.prod(dims), maps, f"{self.path}: D{k}", most=most)
 
     def _map(self, number: int, header: Header, dims: tuple[int, ...], k: int) -> SubfileMap:
-        """What one subfile holds of a map."""
+        """Read the part of a map that one subfile holds."""
         name, columns, file = f"{subfile_path(self.path or '', number)}: D{k}", [], self._file(number)
         first = (k - 1) * len(MAP_VARIABLES)
         for var in header.vars[first : first + len(MAP_VARIABLES)]:

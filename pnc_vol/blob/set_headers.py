@@ -1,13 +1,13 @@
-"""What the headers of a set of subfiles say, all together.
+"""The headers of all subfiles of a set are read, compared, and merged into one canonical header.
 
 Knows: headers of subfiles, which of their variables belong together. Does not know: ranks that share subfiles, data,
 sessions.
 
 Rules
 -----
-1. Subfile 0 says what there is: a flush writes its header last. Another subfile may know of more, from a flush that
-   was not completed; what such a flush took away, or renamed, is still there under its name in subfile 0. What a
-   subfile lacks otherwise, or has otherwise, is an error that names the subfile.
+1. Subfile 0 defines the content, because a flush writes its header last. Another subfile may have more, from a flush
+   that was not completed; variables that such a flush deleted or renamed are still there under their names in subfile
+   0. Any other difference is an error that names the subfile.
 2. The set has the records that all subfiles have, whole: after a power failure a subfile may end before the records
    that it counts.
 """
@@ -64,7 +64,7 @@ def header_of_bytes(encoded: bytes) -> Header:
 def read_headers(
     path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None
 ) -> list[Header]:
-    """The headers of all subfiles of a set that is only read, which rank 0 reads (collective).
+    """Read the headers of all subfiles of a read-only set, on rank 0 for all (collective).
 
     location : Location, of subfile 0; rank 0 notes which file it is.
     first : Existing, optional, subfile 0, where rank 0 has read it already.
@@ -115,7 +115,7 @@ def read_headers(
 
 
 def counted(header: Header, size: int, name: str) -> Header:
-    """The header of a subfile of `size` bytes, with the records that it holds whole; one warning if it counts more."""
+    """Return the header of a subfile with the number of records that fit its `size`; warn if it counts more."""
     whole = whole_records(header, size)
     if whole == header.numrecs:
         return header
@@ -132,19 +132,19 @@ def counted(header: Header, size: int, name: str) -> Header:
 
 
 def described_all(path: str, headers: Sequence[Header]) -> list[Described]:
-    """What all subfiles say, compared.
+    """Decode the headers of all subfiles, and compare them.
 
     Raises
     ------
     FormatError
         They do not belong together.
     """
-    told = [described(header, subfile_path(path, s)) for s, header in enumerate(headers)]
-    refuse_foreign(path, told)
-    return told
+    descriptions = [described(header, subfile_path(path, s)) for s, header in enumerate(headers)]
+    refuse_foreign(path, descriptions)
+    return descriptions
 
 
-def refuse_foreign(path: str, told: Sequence[Described], *, exact: bool = False) -> None:
+def refuse_foreign(path: str, descriptions: Sequence[Described], *, exact: bool = False) -> None:
     """Refuse subfiles that do not belong together.
 
     exact : bool, all of them are complete, so that they have to say the same.
@@ -153,12 +153,12 @@ def refuse_foreign(path: str, told: Sequence[Described], *, exact: bool = False)
     ------
     FormatError
     """
-    blobs = sum(one.nblobs for one in told)
-    for k, rest in told[0].rest.items() if told else ():
-        # What is in no blob is all in the supplement. A map that claims more would be believed to hold it somewhere.
+    blobs = sum(one.nblobs for one in descriptions)
+    for k, rest in descriptions[0].rest.items() if descriptions else ():
+        # The supplement holds all elements in no blob. A larger map would have elements that are nowhere.
         whole, held = (
-            math.prod(told[0].maps[k - 1].dims),
-            sum(one.maps[k - 1].nelems for one in told if k <= len(one.maps)),
+            math.prod(descriptions[0].maps[k - 1].dims),
+            sum(one.maps[k - 1].nelems for one in descriptions if k <= len(one.maps)),
         )
         if whole > held + rest:
             raise FormatError(
@@ -167,18 +167,18 @@ def refuse_foreign(path: str, told: Sequence[Described], *, exact: bool = False)
                 field=f"D{k}.supplement",
                 value=rest,
             )
-    for s, one in enumerate(told):
-        first = told[0]
-        for name, mine, theirs in (
-            ("num_subfiles", one.subfiles, len(told)),
+    for s, one in enumerate(descriptions):
+        first = descriptions[0]
+        for name, actual, expected in (
+            ("num_subfiles", one.subfiles, len(descriptions)),
             ("global_nprocs", one.nprocs, first.nprocs),
         ):
-            if mine != theirs:
-                raise _foreign(path, s, name, f"{mine} there, where {theirs} is expected")
+            if actual != expected:
+                raise _foreign(path, s, name, f"{actual} there, where {expected} is expected")
         if blobs != one.nprocs:
-            text = f"{one.nprocs} processes wrote, and the {len(told)} subfiles have blobs of {blobs}"
+            text = f"{one.nprocs} processes wrote, and the {len(descriptions)} subfiles have blobs of {blobs}"
             raise _foreign(path, s, "global_nprocs", text)
-        # a map of variables that are gone has no dimensions
+        # a map whose variables were all deleted has no dimensions
         both = zip(one.maps, first.maps, strict=False)
         if len(one.maps) < len(first.maps) or any(a.dims != b.dims and a.dims and b.dims for a, b in both):
             raise _foreign(path, s, "global_dimids", "other maps than in subfile 0000")
@@ -200,7 +200,7 @@ def _foreign(path: str, number: int, field: str, what: str) -> FormatError:
 
 
 def positions(own: Described, first: Described) -> list[int]:
-    """For each variable that subfile 0 says that there is, the number of the variable of another subfile.
+    """Find the variable of another subfile for each variable that subfile 0 has.
 
     Returns
     -------
@@ -220,7 +220,7 @@ def positions(own: Described, first: Described) -> list[int]:
         i = at.get(var.name, -1)
         before = own.before.get(var.name)
         if before is not None and _as_before(own, before, first, var, k):
-            # the flush that took it away, or renamed it, has not come to subfile 0
+            # the flush that deleted or renamed it was killed before it wrote the header of subfile 0
             found.append(before.variable)
             continue
         same = i >= 0 and own.assigned[i] == k and _shape(own, own.canonical.vars[i]) == _shape(first, var)
@@ -245,24 +245,24 @@ def _shape(of: Described, var: Var) -> tuple[int, list[tuple[str, int]]]:
 
 
 def canonical_of(
-    path: str, headers: Sequence[Header], told: Sequence[Described], options: Options, *, warns: bool
+    path: str, headers: Sequence[Header], descriptions: Sequence[Described], options: Options, *, warns: bool
 ) -> tuple[Tree, Header]:
     """The objects of a set, and the header that a file of the canonical layout would have.
 
-    headers, told : empty for a new set.
+    headers, descriptions : empty for a new set.
     """
     header = Header(options.version)
-    if told:
-        header = without_begins(told[0].canonical).with_numrecs(min(h.numrecs for h in headers))
+    if descriptions:
+        header = without_begins(descriptions[0].canonical).with_numrecs(min(h.numrecs for h in headers))
     tree = from_header(header)
-    if told and warns:
-        _warn(path, headers, told)
+    if descriptions and warns:
+        _warn(path, headers, descriptions)
         warn_of(path, tree.findings)
     tree.separator = options.separator
     return tree, header
 
 
-def _warn(path: str, headers: Sequence[Header], told: Sequence[Described]) -> None:
+def _warn(path: str, headers: Sequence[Header], descriptions: Sequence[Described]) -> None:
     counts = [h.numrecs for h in headers]
     low, high = counts.index(min(counts)), counts.index(max(counts))
     killed = "as after a job that was killed"
@@ -272,9 +272,9 @@ def _warn(path: str, headers: Sequence[Header], told: Sequence[Described]) -> No
             f"{subfile_path(path, high)}: {max(counts)}), {killed}; shown is what all have"
         )
         warn_outside(FormatWarning(text, field="numrecs", value=min(counts)))
-    plain = [one.canonical.with_numrecs(0) for one in told]
+    plain = [one.canonical.with_numrecs(0) for one in descriptions]
     for s, one in enumerate(plain):
-        if one != plain[0] or told[s].assigned != told[0].assigned:
+        if one != plain[0] or descriptions[s].assigned != descriptions[0].assigned:
             text = (
                 f"{path}: {subfile_path(path, s)} has other definitions than subfile 0000, {killed} in a flush; "
                 "shown is what subfile 0000 says"

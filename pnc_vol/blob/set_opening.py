@@ -1,4 +1,4 @@
-"""How a set of subfiles is opened or created, on all ranks together.
+"""All ranks open or create a set of subfiles together.
 
 Knows: which rank writes which subfile. Does not know: requests, what sessions do.
 
@@ -44,7 +44,7 @@ from pnc_vol.file.joining import session_of
 from pnc_vol.file.opening import Opened, open_file
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.layout.base import Unwritten
+from pnc_vol.layout.base import NeverWritten
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm, joined_lists, reported_to_all, serial
@@ -68,9 +68,9 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
     path, system = found.path, options.system
     first = described(_first_header(found), subfile_path(path, 0)) if found.header else None
     writable, created = mode != "r", first is None
-    mine, subfile_of = dealt_subfiles(options, comm, None if first is None else first.subfiles)
+    own, subfile_of = dealt_subfiles(options, comm, None if first is None else first.subfiles)
     count = first.subfiles if first is not None else 1 + max(subfile_of)
-    numbers = mine if writable else []
+    numbers = own if writable else []
     opened: list[tuple[Opened, Comm]] = []
     members: list[Member] = []
     real = system.realpath(subfile_path(path, 0))
@@ -83,17 +83,17 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
                 # where there are more subfiles than ranks, each has one rank, and ranks have different numbers of them
                 group = serial() if count > comm.size else comm.group(number)
                 new = physical_header(Header(5), [], [], nblobs=group.size, nprocs=comm.size, subfiles=count)
-                # nobody replaces unseen what another one made since
+                # mode "x": another process may have made the file since rank 0 looked, and it must not be replaced
                 how = "r+" if not created else mode if mode == "w" else "x"
                 opened.append((_open_subfile(path, number, how, options, group, new), group))
         if writable:
             headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
         else:
             headers = read_headers(path, options, comm, location, found.subfile)
-        told = described_all(path, headers)
-        tree, canonical = canonical_of(path, headers, told, options, warns=comm.rank == 0)
+        descriptions = described_all(path, headers)
+        tree, canonical = canonical_of(path, headers, descriptions, options, warns=comm.rank == 0)
         for number, (one, group) in zip(numbers, opened, strict=True):
-            members.append(_member(number, one, group, told, tree, canonical.numrecs, options))
+            members.append(_member(number, one, group, descriptions, tree, canonical.numrecs, options))
     except BaseException as error:
         _give_up(members, opened[len(members) :], error)
         raise
@@ -107,7 +107,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
         (replaces,), _ = comm.agree("open stale", (bool(stale),))
         for one, _ in opened:
             if replaces and one.location is not None:
-                # Their content is on stable storage before these files are removed.
+                # The new content is synced before the old files are removed: a power failure leaves one of the two.
                 one.location.replaces = True
     files = SubfileSet(
         comm,
@@ -120,10 +120,10 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
         location=location,
         stale=stale,
     )
-    if told:
-        files.take(headers, told, tuple(tree.datasets))
+    if descriptions:
+        files.take(headers, descriptions, tuple(tree.datasets))
     encoded = encode(canonical, check=False) if writable else b""
-    made = Opened(path, driver, None, writable, created, canonical, encoded, tree, Unwritten(), False, BlobLayout)
+    made = Opened(path, driver, None, writable, created, canonical, encoded, tree, NeverWritten(), False, BlobLayout)
     session = session_of(made, options, comm, file_set=files)
     if created and options.publish == "create":
         _name_set(session, members, system)
@@ -131,16 +131,16 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
 
 
 def _name_set(session: Any, members: list[Member], system: System) -> None:
-    """Let a new set say what it is, and then give its subfiles their names (collective)."""
+    """Write the headers of a new set, and then give its subfiles their names (collective)."""
     try:
-        # all subfiles say what they are before the first of them has its name
+        # Every header is written before the first subfile gets its name: a set found by name has all its headers.
         session.flush(what="open")
     except BaseException as error:
         with suppress(OSError):
-            # what could not be synced is refused once more
+            # the abort raises the sync error of the flush again
             session.abort(f"{type(error).__name__}: {error}")
         for place in [member.session.disk.location for member in members if member.root]:
-            # nothing of a set that could not be made stays, not even what could not be synced
+            # no file of a failed creation stays, even if its bytes could not be synced
             if place is not None and not place.published:
                 with suppress(OSError):
                     system.unlink(place.work)
@@ -172,19 +172,19 @@ def _member(
     number: int,
     opened: Opened,
     group: Comm,
-    told: Sequence[Described],
+    descriptions: Sequence[Described],
     tree: Tree,
     numrecs: int,
     options: Options,
 ) -> Member:
-    """The inner session of a subfile."""
+    """Make the inner session of a subfile."""
     defs, nblobs = PhysicalDefinitions(), group.size
     sizes: tuple[MapVariables, ...] = ()
     defs.become(opened.header, ())
-    if told:
-        nblobs, both = told[number].nblobs, zip(told[number].maps, told[0].maps, strict=False)
+    if descriptions:
+        nblobs, both = descriptions[number].nblobs, zip(descriptions[number].maps, descriptions[0].maps, strict=False)
         sizes = tuple(own._replace(dims=first.dims, dimids=first.dimids) for own, first in both)
-        _define(defs, opened.header, told[number], told[0], tree)
+        _define(defs, opened.header, descriptions[number], descriptions[0], tree)
     inner = session_of(opened._replace(tree=defs.tree), _inner(options, new=opened.created), group, defs=defs)
     if opened.header.numrecs > numrecs:
         for uid in inner.disk.layout.record_uids:
@@ -193,7 +193,7 @@ def _member(
 
 
 def _give_up(members: Sequence[Member], opened: Sequence[tuple[Opened, Comm]], error: BaseException) -> None:
-    """Let go of the subfiles of a set that could not be opened."""
+    """Abort the sessions of the subfiles of a set that could not be opened."""
     for member in members:
         with suppress(OSError):
             member.session.abort(f"{type(error).__name__}: {error}")
@@ -205,7 +205,7 @@ def _give_up(members: Sequence[Member], opened: Sequence[tuple[Opened, Comm]], e
 
 
 def _inner(options: Options, *, new: bool = False) -> Options:
-    """The options of a subfile: posts wait in the session of the set. A new one gets its name by a flush of the set."""
+    """Return the options of a subfile: the session of the set holds the posts, and its flush names a new subfile."""
     publish = "close" if new else options.publish
     return options._replace(layout="canonical", burst_buf=False, store="memory", recover=False, publish=publish)
 
@@ -252,14 +252,14 @@ def _headers_of_opened(
     path: str, count: int, opened: Sequence[tuple[Opened, Comm]], numbers: Sequence[int], comm: Comm, *, new: bool
 ) -> list[Header]:
     """The headers of all subfiles, which the ranks have open (collective); none of a new set."""
-    mine = []
+    own = []
     for n, (one, group) in zip(numbers, opened, strict=True):
         if group.rank == 0:
             records = (
                 one.header.numrecs if new else counted(one.header, one.driver.size(), subfile_path(path, n)).numrecs
             )
-            mine.append((n, one.header_bytes, records))
-    headers = comm.merge("open subfiles", mine, joined_lists)
+            own.append((n, one.header_bytes, records))
+    headers = comm.merge("open subfiles", own, joined_lists)
     if new:
         return []
     by_number = {n: header_of_bytes(content).with_numrecs(records) for n, content, records in headers}

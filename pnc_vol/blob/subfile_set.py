@@ -1,4 +1,4 @@
-"""A set of subfiles: one file for each node, each an ordinary file with a session of its own.
+"""A set of subfiles has one file for each node; each is an ordinary file with a session of its own.
 
 Knows: sessions of subfiles, their headers, which ranks share which. Does not know: users' objects, requests.
 
@@ -6,13 +6,14 @@ Rules
 -----
 1. The ranks of a subfile share an inner session, whose header is the *physical* one. It has its own journal, lock,
    cache and layout; a flush of the set is a flush of all inner sessions, in which the data of the set are written.
-2. Data are written by the rank that has them, wherever they belong: places in subfiles of other ranks are written
-   through a descriptor of this rank.
+2. Each rank writes its own data, in whichever subfile they belong: it writes to subfiles of other ranks through a
+   descriptor of its own.
 3. Before data are written, all ranks know the headers of all subfiles; they are exchanged where they changed.
 4. Variables that are not partitioned are written to subfile 0, and copied to the others when all ranks have written.
-5. A flush that takes a partitioned variable away, or renames it, leaves what subfile 0 names in the others until the
-   header of subfile 0 is written: a kill between two headers leaves the old set or the new one. Such a flush writes
-   two headers for each of the others. A journal over all subfiles would have to hold back the data that a layout moves.
+5. A flush that deletes or renames a partitioned variable keeps the variable in the other subfiles, under the name that
+   subfile 0 has for it, until the header of subfile 0 is written: a kill between two headers leaves the old set or the
+   new one. Such a flush writes two headers for each of the others. The alternative, a journal over all subfiles,
+   would have to hold back the data that a layout moves.
 """
 
 from __future__ import annotations
@@ -103,18 +104,18 @@ class SubfileSet(BlobSet[BlobFiles]):
 
     @property
     def begun(self) -> bool:
-        """Whether the subfiles say what they are and have their names."""
+        """Whether the subfiles have their headers and their names."""
         return bool(self.files.headers) and all(member.session.disk.named for member in self.members)
 
-    def take(self, headers: Sequence[Header], told: Sequence[Described], uids: tuple[int, ...]) -> None:
-        """Know what the subfiles say.
+    def take(self, headers: Sequence[Header], descriptions: Sequence[Described], uids: tuple[int, ...]) -> None:
+        """Take over the descriptions of the subfiles.
 
         uids : tuple of int, the datasets, in the order of the variables of subfile 0.
         """
-        known, first = self.files, told[0]
+        known, first = self.files, descriptions[0]
         known.dims, known.assigned = [of.dims for of in first.maps], dict(zip(uids, first.assigned, strict=True))
         supplements = {uids[i]: at for i, at in first.supplements.items()}
-        known.use(headers, uids, supplements, [positions(one, first) for one in told])
+        known.use(headers, uids, supplements, [positions(one, first) for one in descriptions])
         self._names = blob_names(first.canonical, uids, first.assigned)
 
     @property
@@ -129,16 +130,17 @@ class SubfileSet(BlobSet[BlobFiles]):
         location = Location(system, first, first)
         headers = read_headers(self.path, session.options, self.comm, location)
         new = headers != self.files.headers
-        told = described_all(self.path, headers)
-        tree, canonical = canonical_of(self.path, headers, told, session.options, warns=new and self.comm.rank == 0)
-        # other files may have the names
+        descriptions = described_all(self.path, headers)
+        warns = new and self.comm.rank == 0
+        tree, canonical = canonical_of(self.path, headers, descriptions, session.options, warns=warns)
+        # The writer may have replaced the files: the descriptors at hand may be those of unlinked files.
         self._location = location
         self.driver.close()
         self.files.forget_maps()
         if new:
             refresh_tree(session.defs.tree, tree)
         datasets = session.defs.tree.datasets
-        self.take(headers, told, tuple(datasets))
+        self.take(headers, descriptions, tuple(datasets))
         layout = session.disk.layout.anew()
         layout.adopt(canonical, tuple(datasets), datasets)
         session.disk.use_layout(layout)
@@ -194,16 +196,16 @@ class SubfileSet(BlobSet[BlobFiles]):
             member.sizes += (MapSizes.of(self._part(member, made)) for made in new.maps.values())
         self.driver.in_files, self.driver.direct = lambda: EMPTY, [] if self.holds_back else None
         crosses, self._crossed = self._crossed or new.crosses, new.crosses
-        if new.afar or crosses:
-            # What is written without the cache of the ranks of a subfile must not meet older data that these hold;
-            # what two ranks hold of the same elements would come to the file in any order.
+        if new.other_subfiles or crosses:
+            # A rank of another subfile writes round the caches of this subfile's ranks, which may still hold older data
+            # for the same place and would write them later. Two caches with the same elements would write in any order.
             self.drain("flush drain")
-        # What variables lost is made good in the subfiles, where it may lie.
+        # Records that a resize dropped may still be in the subfiles: the inner layouts overwrite them with fill values.
         lost, layout.lost_records = layout.lost_records, {}
         names = blob_names(canonical, uids, [self.files.assigned[uid] for uid in uids])
         gone = {} if self.count == 1 else {key: name for key, name in self._names.items() if names.get(key) != name}
         if gone and self._lasts():
-            # What stands for it is in the other subfiles, and must be there for good when subfile 0 forgets it.
+            # Rule 5: the kept variables of the other subfiles are on stable storage before subfile 0 drops the name.
             durable = True
         for member in self.members:
             self._define(member, canonical, uids, nodes, decided, gone)
@@ -219,7 +221,7 @@ class SubfileSet(BlobSet[BlobFiles]):
                 if member.number:
                     step = partial(self._flush_member, member.session, step, done, durable=durable, carried=carried)
             step()
-            # the header of subfile 0 is written when all other subfiles are complete
+            # Subfile 0 says what the set contains, so its header is written when all other subfiles are complete.
             self.comm.agree("flush subfiles")
 
         if self.members[0].number:
@@ -227,7 +229,7 @@ class SubfileSet(BlobSet[BlobFiles]):
         else:
             self._flush_member(self.members[0].session, others, done, durable=durable, carried=carried)
         if gone:
-            # no rank goes on before subfile 0 is complete
+            # The kept variables may go only when subfile 0 names them no longer.
             self.comm.agree("flush first subfile")
             for member in self.members:
                 if member.number:
@@ -239,9 +241,9 @@ class SubfileSet(BlobSet[BlobFiles]):
     def _data(
         self, layout: BlobLayout, uids: tuple[int, ...], new: Agreed, write: WriteData, done: list[Written]
     ) -> None:
-        """Write maps and data; all ranks know where these belong then (collective)."""
-        if new.afar:
-            # Fill values, too: what other ranks write in these subfiles comes next, round the caches.
+        """Write maps and data, after all ranks have exchanged the headers that place them (collective)."""
+        if new.other_subfiles:
+            # Caches may hold fill values for the places that other ranks write next, round the caches.
             for member in self.members:
                 member.session.disk.driver.drain()
         self._share_headers(layout, uids, self._decided)
@@ -274,10 +276,10 @@ class SubfileSet(BlobSet[BlobFiles]):
                 self._location.system.unlink(name)
 
     def _lasts(self) -> bool:
-        """Whether subfiles may hold what is to outlast a power failure, and can all be synced (collective)."""
+        """Whether a subfile may hold durable data, and all subfiles can be synced (collective)."""
         disks = [member.session.disk for member in self.members]
-        mine = any(disk.lasting for disk in disks), any(disk.sync_error is not None for disk in disks)
-        (lasting, failed), _ = self.comm.agree("flush set lasts", mine)
+        local_state = any(disk.lasting for disk in disks), any(disk.sync_error is not None for disk in disks)
+        (lasting, failed), _ = self.comm.agree("flush set lasts", local_state)
         return bool(lasting) and not failed
 
     def _flush_member(
@@ -292,7 +294,7 @@ class SubfileSet(BlobSet[BlobFiles]):
                 if self.comm.in_step(error):
                     known.append(error)
                 raise
-            # What failed is told by the session of the set; here it says how many records there are.
+            # The session of the set reports errors of the data; this one only learns the number of records.
             return done[0][0], [], done[0][2]
 
         with reported_to_all(self.comm):
@@ -300,7 +302,7 @@ class SubfileSet(BlobSet[BlobFiles]):
                 session.flush(durable=durable, carried=carried, write=data)
             except Exception as error:
                 if known and known[0] is not error:
-                    # What all ranks know is still that after the ranks of the subfile have told each other.
+                    # The inner flush wraps an error that all ranks know already; the known one is raised in its place.
                     raise known[0] from error
                 raise
 
@@ -361,7 +363,7 @@ class SubfileSet(BlobSet[BlobFiles]):
 
     def _share_headers(self, layout: BlobLayout, uids: tuple[int, ...], decided: Agreed) -> None:
         """All ranks learn where variables are in the subfiles of the others (collective)."""
-        mine: list[Any] = []
+        changed: list[Any] = []
         headers = list(self.files.headers) or [Header(5)] * self.count
         own = {member.number for member in self.members}
         for member in self.members:
@@ -369,9 +371,9 @@ class SubfileSet(BlobSet[BlobFiles]):
             work, kept_as = (disk.location.work, disk.location.kept_as) if disk.location is not None else ("", "")
             header = disk.layout.header
             if member.root and self.count > 1 and (header.vars is not headers[number].vars or work != member.work):
-                mine.append([number, work, kept_as, encode(header, check=False)])
+                changed.append([number, work, kept_as, encode(header, check=False)])
             headers[number], member.work = header, work
-        for number, work, kept_as, encoded in self.comm.merge("flush headers", mine, joined_lists):
+        for number, work, kept_as, encoded in self.comm.merge("flush headers", changed, joined_lists):
             self.driver.moved(number, work, kept_as)
             if number not in own:
                 headers[number] = header_of_bytes(encoded)
@@ -381,7 +383,7 @@ class SubfileSet(BlobSet[BlobFiles]):
         layout.forget_places()
 
     def _part(self, member: Member, made: SubfileMap) -> SubfileMap:
-        """What a subfile has of a new map: a rank that has several has its blob in the first."""
+        """Return the part of a new map that a subfile holds: a rank with several subfiles has its blob in the first."""
         none = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
         return made if member is self.members[0] else SubfileMap(made.dims, made.dimids, (none,))
 

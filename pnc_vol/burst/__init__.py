@@ -1,4 +1,4 @@
-"""The burst-buffer log: posted writes kept in files on fast local storage until they are in the file.
+"""The burst-buffer log keeps posted writes in files on fast local storage until they are in the file.
 
 ===================  =============================================================================
 `encoding`           the bytes of a metadata log as it is written here: header and entries

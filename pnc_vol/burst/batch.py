@@ -1,4 +1,4 @@
-"""A stretch of a data log as a batch of a flush.
+"""`LogBatch` presents a range of a data log as a batch of a flush.
 
 Knows: rows, a data log. Does not know: entries, commits, how the log came to be.
 """
@@ -58,7 +58,7 @@ class LogBatch(RowsOf):
         copy_pieces(target, target_place, packed, np.cumsum(nbytes) - nbytes, nbytes)
 
     def _gather(self, offset: Int64, nbytes: Int64) -> Bytes:
-        """Pieces of the data log, one after another; what lies near each other is read together."""
+        """Read pieces of the data log one after another; pieces that lie near each other take one read."""
         ends = np.cumsum(nbytes)
         packed = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
         order = np.argsort(offset, kind="stable")
@@ -83,7 +83,7 @@ class LogBatch(RowsOf):
             by_unit.setdefault(self.units[uid], []).append(self.rows(uid))
         stretches = {unit: _stretches(np.concatenate(tables)) for unit, tables in by_unit.items()}
         if sum(len(first) for first, _ in stretches.values()) * _PIECE <= self.size:
-            # Each block is swapped while it is in the cache, and the next one is read meanwhile.
+            # One thread swaps a block while it is still in the processor's cache; another one reads the next block.
             in_two_threads((partial(self._load_block, whole, *block) for block in _blocks(stretches)), 0)
             return whole
         self.read(whole, self.base)
@@ -103,7 +103,7 @@ class LogBatch(RowsOf):
 
 
 def _stretches(rows: Rows) -> tuple[Int64, Int64]:
-    """Begin and bytes of what rows have in memory, joined where one begins at the end of another."""
+    """Return begin and length of the rows' values in memory, joined where one begins at the end of another."""
     rows = rows[np.argsort(rows[:, 3], kind="stable")]
     return joined(rows[:, 3], rows[:, 2] * rows[:, 4])
 
@@ -133,7 +133,7 @@ def log_batches(
     ends = rows[:, 3] + rows[:, 2] * rows[:, 4]
     for first, last in groups(rows[:, 3], ends, limit):
         base = int(rows[first, 3])
-        # Sorted by variable: to look through all rows once for each would cost the square of their number.
+        # Sorted by variable, because a search through all rows for each variable would take quadratic time.
         order = np.argsort(owner[first:last], kind="stable")
         part, of = rows[first:last][order], owner[first:last][order]
         part[:, 3] -= base

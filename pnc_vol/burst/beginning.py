@@ -1,11 +1,11 @@
-"""Beginning the logs of a job: one for each rank, in a folder that is noted beside the file.
+"""`begin_log` begins the logs of a job, one for each rank, in a folder that a note beside the file names.
 
 Knows: folders, options, ranks. Does not know: what is in a log, logs of other jobs.
 
 Rules
 -----
 1. The folder is made by rank 0 and joined by the others, which may be on nodes with storage of their own.
-2. A rank that cannot begin its log makes all ranks fail, and what was made is removed.
+2. If one rank cannot begin its log, all ranks fail, and the files made so far are removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["begin_log"]
 
 
 def _missing_folder(options: Options) -> OSError | None:
-    """What is wrong with the folder for logs that this rank was given, which may be its node's own.
+    """Return the reason why this rank's folder for logs, which may be on its node, cannot be used; "" if it can.
 
     It is asked before the file is touched, so that one that cannot have a log everywhere replaces none.
     """
@@ -91,8 +91,8 @@ def begin_log(context: StoreContext) -> LogStore:
     except Exception as reason:
         error = reason
     try:
-        mine = [lowest if share is not None else 0, os.fsencode(folder)]
-        folders = [(number, one) for number, one in comm.merge("open logs", [mine], joined_lists, error=error)]
+        own = [lowest if share is not None else 0, os.fsencode(folder)]
+        folders = [(number, one) for number, one in comm.merge("open logs", [own], joined_lists, error=error)]
         if share is not None:
             _same_folders(comm, folders)
     except BaseException:
@@ -151,10 +151,10 @@ def _note(options: Options, path: str, folder: str) -> None:
         )
 
 
-def _same_folders(comm: Comm, told: Sequence[tuple[int, bytes]]) -> None:
+def _same_folders(comm: Comm, folders: Sequence[tuple[int, bytes]]) -> None:
     """Raise if ranks that share files look for them in different folders; the same on all ranks."""
     nodes: dict[int, set[bytes]] = {}
-    for lowest, folder in told:
+    for lowest, folder in folders:
         nodes.setdefault(lowest, set()).add(folder)
     apart = next((folders for folders in nodes.values() if len(folders) > 1), None)
     if apart:

@@ -1,4 +1,4 @@
-"""Commit records beside the two logs: which of their bytes are whole, cancelled, or in the file already.
+"""Commit records beside the two logs mark which bytes of the logs are complete, cancelled, or already in the file.
 
 Knows: the records of the commit log, which entry is whose. Does not know: entries, values, files, when a record is due.
 
@@ -13,6 +13,20 @@ Rules
    would cost less than CRCs, and would be believed when a crash of the node has lost some of them; CRCs of the values
    alone would let them be replayed to wrong places.
 4. A group of small posts is in the slot itself (`recent_posts`), and goes to the logs before its commit is written.
+
+States of the open group; `slot[1]` is the request of its first entry, and 0 if there is no group.
+
+=======  =====================  =======  ============================================================================
+state    event                  next     on disk, where a kill leaves it
+=======  =====================  =======  ============================================================================
+none     `add_entry`            in logs  entry and values in the logs, then their CRC in ``slot[0]``
+none     `open_posts`           in slot  ``slot[1]`` is set last: a kill before or after it leaves no posts in the group
+in logs  `add_entry`            in logs  the CRC comes last: a kill before it leaves the group without the new entry
+in slot  a small post           in slot  the post, then the CRC of all: a kill between them loses the new post only
+in slot  `close_group`          none     posts are copied to the logs, then committed; between them the slot counts
+any      `close_group`          none     the commit record; the slot then names an older number of records: not used
+any      an error of the close  same     the logs end where they ended before
+=======  =====================  =======  ============================================================================
 """
 
 from __future__ import annotations
@@ -92,8 +106,8 @@ class _Tail(Protocol):
     def take_back(self, end: int) -> None: ...
 
 
-class _Files(Protocol):
-    """Of `log.files.LogFiles` what is needed here."""
+class _WritableLog(Protocol):
+    """The part of the `LogFiles` interface that is used here."""
 
     counters: Any
 
@@ -110,7 +124,7 @@ class _Files(Protocol):
 
 
 class GroupState(NamedTuple):
-    """What `CommitLog.take_back` goes back to: the number of entries, and the CRCs of the open group."""
+    """The state that `CommitLog.take_back` restores: the number of entries, and the CRCs of the open group."""
 
     entries: int
     meta_crc: int
@@ -141,19 +155,19 @@ class OpenGroup:
         self.data_begin = FIRST_DATA
 
     def use(self, slot: Any, room: Any) -> None:
-        """Take the slot: what tells of the group, and the room for posts."""
+        """Take the slot: the words that describe the group, and the room for small posts."""
         self.slot = self.posts.slot = slot
         self.posts.room = room
 
     def drop(self, committed: int, data_begin: int) -> None:
-        """Nothing is in the group."""
+        """Empty the group."""
         self.slot[1] = self.quick_meta = self.meta_crc = self.data_crc = 0
         self.committed, self.data_begin = committed, data_begin
         self.posts.forget()
 
 
 def _nothing() -> None:
-    """There is nothing to take back."""
+    """Undo nothing."""
 
 
 class CommitLog(RecordWriter):
@@ -180,7 +194,7 @@ class CommitLog(RecordWriter):
 
     __slots__ = ("_ends", "_files", "epoch", "fills", "first_entry", "group", "post_rows", "requests")
 
-    def __init__(self, files: _Files, file: bytes, rank: int, num_ranks: int, path: str, slot: int) -> None:
+    def __init__(self, files: _WritableLog, file: bytes, rank: int, num_ranks: int, path: str, slot: int) -> None:
         tail = files.commit
         super().__init__(COMMIT_LOG, tail.append_head, file=file, rank=rank, num_ranks=num_ranks, path=path, slot=slot)
         self.append = tail.append
@@ -193,7 +207,7 @@ class CommitLog(RecordWriter):
 
     @property
     def when(self) -> tuple[int, int]:
-        """Flushes so far, and fills since the last one: what a definition says of its time."""
+        """The time that a definition records: flushes so far, and fills since the last one."""
         return self.epoch, self.fills
 
     @property
@@ -214,7 +228,7 @@ class CommitLog(RecordWriter):
         group = self.group
         if not (alone or self.open):
             self._open_group(request, IN_LOGS)
-        # As `ShortPosts` does it.
+        # The slot gets the CRC after the entry and its values are in the logs: this store makes it a post (rule 3).
         group.meta_crc = crc32(entry, group.meta_crc)
         group.data_crc = crc32(values, group.data_crc)
         if not alone:
@@ -248,7 +262,7 @@ class CommitLog(RecordWriter):
             posts.provided = True
         files.data.reserve(limit)
         files.meta.reserve(limit)
-        # A flush must be able to close the group, however full the device is by then.
+        # The commit of this group is reserved now, so that a flush can write it even if the device is full by then.
         files.commit.reserve(RECORD_BYTES)
         self._open_group(request, IN_SLOT)
         posts.data_end, posts.limit = files.data.end, limit
@@ -279,7 +293,7 @@ class CommitLog(RecordWriter):
                 committed = True
                 self.drop_group()
             except BaseException:
-                # Also of memory that ran out, or an interrupt: a group is in its place whole.
+                # BaseException: also after an interrupt or a MemoryError the whole group is in the slot or in the logs.
                 if committed:
                     self.drop_group()
                     raise
@@ -306,7 +320,7 @@ class CommitLog(RecordWriter):
         try:
             super().add_all(kind, rows)
         except BaseException:
-            # Also of an interrupt behind the append: a number that comes twice is damage.
+            # An interrupt may come behind the append: two records with one sequence number would count as damage.
             if tail.end != end:
                 tail.take_back(end)
             self.sequence = sequence
@@ -348,7 +362,7 @@ class CommitLog(RecordWriter):
         return bool(found)
 
     def flushed(self, meta_end: int, data_end: int) -> None:
-        """Record that all of the log is in the file.
+        """Record that the file contains all posts of the log.
 
         Raises
         ------
@@ -368,11 +382,11 @@ class CommitLog(RecordWriter):
         self.add(FILL, varid, 0, self.epoch, meta_end, first, WHOLE, 0)
 
     def filled(self) -> None:
-        """The fill is in the log for good."""
+        """Count a fill, once its record can no longer be taken back."""
         self.fills += 1
 
     def state(self) -> GroupState:
-        """What `take_back` goes back to."""
+        """Return the state that `take_back` restores."""
         return GroupState(len(self.requests), self.group.meta_crc, self.group.data_crc)
 
     def take_back(self, end: int, state: GroupState) -> None:
@@ -382,24 +396,24 @@ class CommitLog(RecordWriter):
         group.quick_meta = 0
         del self.requests[entries:], self._ends[entries:]
         if group.committed >= entries:
-            # It was alone in its group.
+            # The entry had a group, and a commit, of its own.
             self.drop_group()
         elif not group.posts.limit:
             group.meta_crc, group.data_crc = state.meta_crc, state.data_crc
             group.slot[0] = group.meta_crc ^ group.data_crc
 
     def drop_group(self) -> None:
-        """Nothing is in the open group: all entries that are counted have commits."""
+        """Empty the open group, when all counted entries have commits."""
         count = self._files.counters[1] = len(self.requests)
         self.group.drop(count, self._files.data.end)
 
     def next_epoch(self) -> None:
-        """A flush begins; no group is open."""
+        """Count a new flush; no group is open."""
         self.epoch += 1
         self.fills = 0
 
     def forget(self) -> None:
-        """The log is begun anew: its files were cut."""
+        """Reset the counts, after the files of the log were cut."""
         requests, ends = array("q"), array("q")
         self.sequence, self.requests, self._ends, self.group.committed = 0, requests, ends, 0
         self.drop_group()

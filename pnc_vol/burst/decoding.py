@@ -1,4 +1,4 @@
-"""From the bytes of a log to a `Log`, whichever program wrote it.
+"""`read_log` decodes the bytes of a metadata log into a `Log`, whichever program wrote it.
 
 Knows: the three layouts, what each release of the C library really writes, and how to tell them apart. Does not know:
 files, commit logs, what is to be replayed.
@@ -6,7 +6,7 @@ files, commit logs, what is to be replayed.
 Rules
 -----
 1. A header that contradicts itself is a `LogError`. Entries are followed as far as they are valid; what is left
-   is told among the findings and in ``torn_bytes``.
+   is reported among the findings and in ``torn_bytes``.
 2. The byte order is taken from ``num_ranks``, which makes sense in one order only. The flag then tells the old layout,
    where its meaning is the other way round.
 3. ``PnetCDF1`` is the documented layout. ``PnetCDF0`` may be any: each way to read the header that holds together is
@@ -62,8 +62,8 @@ class Log(NamedTuple):
     meta: Bytes
 
 
-class _Reading(NamedTuple):
-    """One way to read a header."""
+class _HeaderReading(NamedTuple):
+    """One interpretation of the bytes of a header."""
 
     layout: str
     writer: str
@@ -99,7 +99,7 @@ def read_log(meta: Bytes, data_size: int) -> Log:
     """
     order, flag, version = _start(meta)
     refused: list[LogError] = []
-    best: tuple[_Reading, Entries, Fault | None] | None = None
+    best: tuple[_HeaderReading, Entries, Fault | None] | None = None
     for reading in _readings(meta, order, flag, version, refused):
         entries, fault = follow(
             meta,
@@ -130,7 +130,7 @@ def read_log(meta: Bytes, data_size: int) -> Log:
     return _log(meta, *best)
 
 
-def _log(meta: Bytes, reading: _Reading, entries: Entries, fault: Fault | None) -> Log:
+def _log(meta: Bytes, reading: _HeaderReading, entries: Entries, fault: Fault | None) -> Log:
     header, found = reading.header, []
     counted = min(header.num_entries, len(entries))
     if reading.note:
@@ -138,7 +138,7 @@ def _log(meta: Bytes, reading: _Reading, entries: Entries, fault: Fault | None) 
     end = int(entries.end[-1]) if len(entries) else header.entry_begin
     torn = len(meta) - end
     if torn >= 8 and not np.frombuffer(meta, np.uint8, torn, end).any():
-        # Space that the writer had reserved, and did not come to use.
+        # The writer reserves space ahead, so zeros at the end are no damage.
         torn, fault = 0, None
     if fault is not None:
         text = f"{fault.message}; the last {torn} bytes are dropped"
@@ -173,14 +173,14 @@ def _start(meta: Bytes) -> tuple[str, bytes, int]:
     _refuse(24, "num_ranks", bytes(meta[24:32]), "is not a number of ranks in either byte order")
 
 
-def _readings(meta: Bytes, order: str, flag: bytes, version: int, refused: list[LogError]) -> Iterator[_Reading]:
-    """All ways to read the header that hold together, the likeliest first."""
+def _readings(meta: Bytes, order: str, flag: bytes, version: int, refused: list[LogError]) -> Iterator[_HeaderReading]:
+    """Return all consistent interpretations of the header, the likeliest first."""
     big = order == ">"
     new = flag == (b"\0\0\0\1" if big else bytes(4))
     old = flag == bytes(4) if big else flag in (b"\0\0\0\1", b"\1\0\0\0")
     if not new and not (old and version == 0):
         _refuse(16, "big_endian", flag, f"contradicts num_ranks, which is {'big' if big else 'little'}-endian")
-    ways: list[Callable[[Bytes, str, int], Iterator[_Reading]]]
+    ways: list[Callable[[Bytes, str, int], Iterator[_HeaderReading]]]
     if new:
         ways = [_documented] if version == 1 else [*_C_LIBRARY, _first_release, _documented]
     else:
@@ -231,7 +231,7 @@ class _Cursor:
 
 
 def _header(cursor: _Cursor, version: int, path: str, processor: str, ndims: int, count: int, begin: int) -> LogHeader:
-    """The header, and what must hold for all layouts."""
+    """Make the header, after the checks that all layouts share."""
     meta, order = cursor.meta, cursor.order
     (external,) = Struct(f"{order}i").unpack_from(meta, 20)
     ranks, rank = Struct(f"{order}2q").unpack_from(meta, 24)
@@ -255,17 +255,19 @@ def _fields(meta: Bytes, order: str) -> tuple[int, int, int]:
     return first, second, third
 
 
-def _documented(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:
+def _documented(meta: Bytes, order: str, version: int) -> Iterator[_HeaderReading]:
     cursor = _Cursor(meta, order)
     path, processor = cursor.padded("basename"), cursor.padded("proc_name")
     ndims, count, begin = _fields(meta, order)
-    yield _Reading(
+    yield _HeaderReading(
         "documented", "pnc_vol" if version else "", _header(cursor, version, path, processor, ndims, count, begin)
     )
 
 
-def _c_library(meta: Bytes, order: str, version: int, *, width: str, writer: str, rounded: int) -> Iterator[_Reading]:
-    """Strings end in one NUL, the second length is not aligned, and the count was written over entry_begin."""
+def _c_library(
+    meta: Bytes, order: str, version: int, *, width: str, writer: str, rounded: int
+) -> Iterator[_HeaderReading]:
+    """Read the C library's layout: one NUL ends a string, a length is not aligned, the count is in entry_begin."""
     cursor = _Cursor(meta, order)
     path = cursor.text("basename", cursor.number("basename length", width), 1)
     processor = cursor.text("proc_name", cursor.number("proc_name length"), 1)
@@ -276,7 +278,7 @@ def _c_library(meta: Bytes, order: str, version: int, *, width: str, writer: str
     _, _, count = _fields(meta, order)
     note = "the number of entries is in place of entry_begin, as the C library writes it"
     header = _header(cursor, version, path, processor, 0, count, begin)
-    yield _Reading("c-library", writer, header, note=note)
+    yield _HeaderReading("c-library", writer, header, note=note)
 
 
 _C_LIBRARY = [
@@ -286,8 +288,8 @@ _C_LIBRARY = [
 ]
 
 
-def _first_release(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:
-    """Fields in the order of the older document, entries as today, kinds of requests above zero."""
+def _first_release(meta: Bytes, order: str, version: int) -> Iterator[_HeaderReading]:
+    """Read the first release's layout: fields as in the older document, entries as today, kinds above zero."""
     cursor = _Cursor(meta, order)
     length = cursor.number("basename length")
     path = cursor.text("basename", length, 4 + -length % 4)
@@ -295,10 +297,10 @@ def _first_release(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:
     if begin != cursor.at:
         _refuse(40, "entry_begin", begin, f"is not {cursor.at}, where the header ends")
     header = _header(cursor, version, path, "", ndims, count, begin)
-    yield _Reading("c-library", "PnetCDF 1.10", header, kinds={-kind: kind for kind in (-1, -2, -3, -4)})
+    yield _HeaderReading("c-library", "PnetCDF 1.10", header, kinds={-kind: kind for kind in (-1, -2, -3, -4)})
 
 
-def _older(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:
+def _older(meta: Bytes, order: str, version: int) -> Iterator[_HeaderReading]:
     cursor = _Cursor(meta, order)
     path = cursor.padded("basename")
     begin, ndims, count = _fields(meta, order)
@@ -307,14 +309,14 @@ def _older(meta: Bytes, order: str, version: int) -> Iterator[_Reading]:
     for at in (begin, cursor.at) if cursor.at < begin <= len(meta) else (cursor.at,):
         header = _header(cursor, version, path, "", ndims, count, at)
         for form in (OLD, OLDEST):
-            yield _Reading("older", f"entries of {form.name}", header, form, itypes=swapped)
+            yield _HeaderReading("older", f"entries of {form.name}", header, form, itypes=swapped)
 
 
 # -------------------------------------------------------------------------------- logs that ranks share
 
 
 def count_channels(meta: Bytes, *, block: int = SHARED_BLOCK) -> int:
-    """Ranks that share a metadata log of the C library: each has a header at the start of its first block.
+    """Count the ranks that share a metadata log of the C library by their headers, at the start of their first blocks.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which datasets a log has defined since it was begun, and under which header.
+"""`DefinitionWriter` writes to a log which datasets it refers to, and under which header they are stored.
 
 Knows: dataset nodes, the definitions file, the header that the file has now. Does not know: entries, commit records.
 
@@ -29,7 +29,7 @@ _When = tuple[int, int]
 
 
 class LoggedFile:
-    """The file of a log, as it is now.
+    """The file that a log belongs to, in its present state.
 
     disk : StoredFile
     identity : bytes[16], what the log calls the file.
@@ -71,7 +71,7 @@ class LoggedFile:
 
 
 class DefinitionWriter:
-    """The datasets that a log has defined.
+    """The writer of a log's definitions.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class DefinitionWriter:
         self._path_of: dict[str, int] = {}
         self._stored: dict[int, str] | None = None
         self._names: frozenset[str] = frozenset()
-        self._told = False
+        self._logging = False
 
     def define(self, node: DatasetNode, known: LoggedVariable, when: _When) -> None:
         """Log what replay must know of a dataset.
@@ -112,7 +112,7 @@ class DefinitionWriter:
         Raises
         ------
         OSError
-            There is no room; nothing was said.
+            There is no room; no definition was written.
         """
         uid, path = node.uid, node.path
         owner, part = whole_of(node)
@@ -123,13 +123,13 @@ class DefinitionWriter:
                 self.define(owner, LoggedVariable(owner), when)
         stored = self._stored if self._stored is not None else self._begin()
         before = self.known.get(uid)
-        # Datasets may have changed names with each other: whoever is met again on the way is being defined.
+        # Two datasets may have swapped their names: one that is already being defined ends the recursion.
         self.known[uid] = known
         try:
             name = stored.get(uid)
             replaces = not part and name is None and variable_name(path, node.tree.separator) in self._names
             if replaces:
-                # The variable of that name was deleted, or renamed: say which.
+                # The variable of that name was deleted or renamed: the log records which dataset replaces which.
                 for other, variable in stored.items():
                     self._define_if_moved(node.tree.datasets.get(other), variable, when)
             if not part:
@@ -146,7 +146,7 @@ class DefinitionWriter:
         self.ndims = max(self.ndims, len(node.shape or ()) + len(known.element.trailing))
 
     def _begin(self) -> dict[int, str]:
-        """The names in the header that the definitions from here on stand on."""
+        """Record the header that the following definitions refer to."""
         self.defs.append(encode_base(self.file.header, self.file.identity))
         self._stored = self.file.stored()
         self._names = frozenset(self._stored.values())
@@ -161,7 +161,7 @@ class DefinitionWriter:
 
     def about_to_flush(self, when: _When, *, logging: bool) -> None:
         """Log which datasets were deleted or renamed: the header may be written and the log not begun anew."""
-        self._told = False
+        self._logging = False
         with suppress(OSError):
             for uid, known in list(self.known.items()):
                 node = known.node
@@ -171,17 +171,17 @@ class DefinitionWriter:
                     self.defs.append(encode_gone(uid))
                 elif node.path != known.path:
                     self.define(node, LoggedVariable(node), when)
-            self._told = logging
+            self._logging = logging
         self._stored = None
 
     def about_to_write(self, header: bytes, epoch: int) -> None:
-        """Say which header comes: from then on datasets are in the file under their new names."""
+        """Log the header that is about to be written, under which datasets have their new names."""
         self.file.follow(self.system)
         with suppress(OSError):
-            if self.known and self._told:
+            if self.known and self._logging:
                 self.defs.append(encode_written(header, epoch, self.file.identity))
 
     def forget(self) -> None:
-        """The log is begun anew: it defines nothing."""
+        """Forget all definitions, because the log is begun anew."""
         self.known.clear()
         self._path_of.clear()

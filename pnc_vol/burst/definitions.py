@@ -1,4 +1,4 @@
-"""What a log must know of a dataset, so that its writes can be replayed into a file whose header was never written.
+"""A log records the definitions of its datasets, so that a replay can create them in a file without their header.
 
 Knows: dataset nodes, JSON. Does not know: files, entries.
 
@@ -24,7 +24,7 @@ from pnc_vol.mapping.names import is_member_name
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = [
-    "Definition", "Definitions", "crc_of_header", "encode_base", "encode_definition", "encode_gone", "encode_work",
+    "Definition", "LogDefinitions", "crc_of_header", "encode_base", "encode_definition", "encode_gone", "encode_work",
     "encode_written", "read_definitions", "whole_of",
 ]  # fmt: skip
 
@@ -62,8 +62,8 @@ class Definition(NamedTuple):
     part: tuple[str, ...]
 
 
-class Definitions(NamedTuple):
-    """All of a log.
+class LogDefinitions(NamedTuple):
+    """All definitions of one log.
 
     found : list of Definition, in order.
     gone : set of int, datasets that were deleted before a flush that was begun.
@@ -132,8 +132,8 @@ def encode_work(work: str) -> bytes:
     return _line({"work": work})
 
 
-def _line(said: dict[str, Any]) -> bytes:
-    body = _as_text(said).encode()
+def _line(fields: dict[str, Any]) -> bytes:
+    body = _as_text(fields).encode()
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
@@ -146,7 +146,7 @@ def whole_of(node: DatasetNode) -> tuple[DatasetNode, list[str]]:
     return node, part
 
 
-def read_definitions(data: bytes) -> Definitions:
+def read_definitions(data: bytes) -> LogDefinitions:
     """All definitions up to the first line that is not whole.
 
     Raises
@@ -163,23 +163,23 @@ def read_definitions(data: bytes) -> Definitions:
     at = 0
     for end, line in _lines(data):
         try:
-            said = json.loads(line)
-            if "work" in said:
-                work = str(said["work"])
-            elif "gone" in said:
-                gone.add(int(said["gone"]))
-            elif "header" in said or "base" in said:
-                if "header" in said:
-                    headers[int(said["header"])] = int(said["epoch"])
+            fields = json.loads(line)
+            if "work" in fields:
+                work = str(fields["work"])
+            elif "gone" in fields:
+                gone.add(int(fields["gone"]))
+            elif "header" in fields or "base" in fields:
+                if "header" in fields:
+                    headers[int(fields["header"])] = int(fields["epoch"])
                 else:
-                    bases.add(int(said["base"]))
-                files.add(bytes.fromhex(said["file"]))
+                    bases.add(int(fields["base"]))
+                files.add(bytes.fromhex(fields["file"]))
             else:
-                found.append(_definition(said))
+                found.append(_definition(fields))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise LogError(f"the definition at byte {at} is wrong: {error}", offset=at, field="definition") from error
         at = end
-    return Definitions(found, gone, work, len(data) - at, headers, bases, files)
+    return LogDefinitions(found, gone, work, len(data) - at, headers, bases, files)
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -193,35 +193,35 @@ def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield at, line
 
 
-def _definition(said: Any) -> Definition:
-    width, dtype = int(said["width"]), undescribe(said["type"])
+def _definition(fields: Any) -> Definition:
+    width, dtype = int(fields["width"]), undescribe(fields["type"])
     if dtype is None:
-        raise ValueError(f"type {said['type']!r}")
+        raise ValueError(f"type {fields['type']!r}")
     if not 0 < width <= _MOST_WIDTH:
         raise ValueError(f"width {width}")
     element = element_for(dtype, width=width)
-    path = str(said["path"])
+    path = str(fields["path"])
     if not path.startswith("/") or not all(is_member_name(step) for step in path[1:].split("/")):
         raise ValueError(f"path {path!r}")
-    shape = tuple(int(n) for n in said["shape"])
-    record = bool(said["record"])
+    shape = tuple(int(n) for n in fields["shape"])
+    record = bool(fields["record"])
     if min(shape, default=0) < 0 or len(shape) > MAX_VAR_DIMS or (record and not shape):
         raise ValueError(f"shape {shape}")
     if math.prod(n or 1 for n in shape) * element.itemsize >= 2**63:
         raise ValueError(f"shape {shape}")
-    fill = None if said["fill"] is None else bytes.fromhex(said["fill"])
-    stored, owner = said["stored"], said.get("owner")
+    fill = None if fields["fill"] is None else bytes.fromhex(fields["fill"])
+    stored, owner = fields["stored"], fields.get("owner")
     return Definition(
-        int(said["varid"]),
+        int(fields["varid"]),
         path,
         element,
         shape,
         record,
         fill,
         None if stored is None else str(stored),
-        bool(said["replaces"]),
-        int(said["epoch"]),
-        int(said["fills"]),
+        bool(fields["replaces"]),
+        int(fields["epoch"]),
+        int(fields["fills"]),
         None if owner is None else int(owner),
-        tuple(str(name) for name in said["part"]) if owner is not None else (),
+        tuple(str(name) for name in fields["part"]) if owner is not None else (),
     )

@@ -1,4 +1,4 @@
-"""The bytes of a metadata log, as they are written here.
+"""`encode_header` and its siblings write the bytes of a metadata log in PnetCDF's documented layout.
 
 Knows: PnetCDF's documented grammar, byte for byte. Does not know: files, variables, what a request is for, nor the
 layouts that other writers use (`decoding` reads them).
@@ -45,7 +45,7 @@ __all__ = [
     "VAR1",
     "VARA",
     "VARS",
-    "Entry",
+    "LogEntry",
     "LogHeader",
     "encode_header",
     "encode_vara",
@@ -121,7 +121,7 @@ class LogHeader(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class LogEntry:
     """One entry: a write of one variable.
 
     kind : str, ``"var"``, ``"var1"``, ``"vara"``, ``"vars"`` or ``"varn"``.
@@ -233,7 +233,7 @@ def row_packer(itype: int, varid: int, rest: Sequence[int]) -> tuple[bytes, Call
     >>> pack(8, 48, 3, row) == encode_vara(9, 0, (3, 0), (1, 6), 8, 48)
     True
     """
-    # What is the same in all of them is packed once: numbers take most of the time.
+    # Packing the numbers takes most of the time, so the fields that all posts share are packed once.
     n = len(rest)
     head = Struct(f"{NATIVE}q4i").pack(56 + 16 * n, VARA, itype, varid, 1 + n)
     row = Struct(f"{NATIVE}{2 * n + 1}q").pack(*(0,) * n, 1, *rest)

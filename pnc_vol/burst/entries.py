@@ -1,4 +1,4 @@
-"""Many entries of a log as columns, and which of them are valid.
+"""`Entries` holds many entries of a log as columns, and `follow` finds which of them are valid.
 
 Knows: where fields stand in an entry, in each of the layouts, and what must hold between them. Does not know: headers,
 commit logs, what variables are in the file.
@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.append_log.records import Bytes
-from pnc_vol.burst.encoding import FIRST_DATA, ITYPES, KINDS, LONG, VAR, VARA, VARS, Entry
+from pnc_vol.burst.encoding import FIRST_DATA, ITYPES, KINDS, LONG, VAR, VARA, VARS, LogEntry
 from pnc_vol.extents.model import Int64, spread
 from pnc_vol.format.model import MAX_VAR_DIMS
 
-__all__ = ["NEW", "OLD", "OLDEST", "Entries", "Fault", "Form", "Rows", "follow"]
+__all__ = ["NEW", "OLD", "OLDEST", "Coordinates", "Entries", "Fault", "Form", "follow"]
 
 _MOST = 2**63 - 1
 
@@ -61,7 +61,7 @@ OLDEST = Form("48 bytes", 3, 4, 6, True)
 
 
 class Fault(NamedTuple):
-    """Why an entry cannot be believed: ``offset`` in the metadata log, ``field``, ``value`` and a ``message``."""
+    """The reason why an entry is invalid: ``offset`` in the metadata log, ``field``, ``value`` and a ``message``."""
 
     offset: int
     field: str
@@ -70,7 +70,7 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class Coordinates:
     """Coordinates of entries with the same number of dimensions, one row for each sub-request, in the log's order.
 
     entry : int64[n], index of the entry.
@@ -152,7 +152,7 @@ class Entries:
         end: Int64 = self.offset + self.size
         return end
 
-    def __getitem__(self, i: int) -> Entry:
+    def __getitem__(self, i: int) -> LogEntry:
         if not -len(self) <= i < len(self):
             raise IndexError(f"no entry {i} in a log of {len(self)}")
         code, ndims, n, at = (int(a[i]) for a in (self.kind, self.ndims, self.requests, self._coords))
@@ -166,7 +166,7 @@ class Entries:
             if self._counted[i]:
                 count = rows[at + size : at + 2 * size].astype(np.int64).reshape(shape)
         stride = rows[at + 2 * size : at + 2 * size + ndims].astype(np.int64) if code == VARS else None
-        return Entry(
+        return LogEntry(
             KINDS.get(code, "varn"),
             itype=int(self.itype[i]),
             varid=int(self.varid[i]),
@@ -180,7 +180,7 @@ class Entries:
             size=int(self.size[i]),
         )
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[LogEntry]:
         return (self[i] for i in range(len(self)))
 
     def dtype(self, i: int, byteorder: str) -> np.dtype[Any]:
@@ -199,7 +199,7 @@ class Entries:
         there = np.bincount(varid) > 0
         return np.flatnonzero(there), (np.cumsum(there) - 1)[varid]
 
-    def rows(self, pick: Int64 | None = None) -> Iterator[Rows]:
+    def rows(self, pick: Int64 | None = None) -> Iterator[Coordinates]:
         """Coordinates of all entries, or of those in `pick` (increasing), grouped by dimensions and stride.
 
         Entries of kind ``var`` without coordinates are left out (`whole` tells them). An entry of a variable without
@@ -210,21 +210,21 @@ class Entries:
         strided, ndims = self.kind[chosen] == VARS, self.ndims[chosen]
         for nd in np.flatnonzero(np.bincount(ndims)).tolist():
             for has_stride in (False, True):
-                if (mine := chosen[(ndims == nd) & (strided == has_stride)]).size:
-                    yield self._rows(mine, nd, has_stride)
+                if (picked := chosen[(ndims == nd) & (strided == has_stride)]).size:
+                    yield self._rows(picked, nd, has_stride)
 
-    def _rows(self, mine: Int64, nd: int, has_stride: bool) -> Rows:
+    def _rows(self, picked: Int64, nd: int, has_stride: bool) -> Coordinates:
         if nd == 0:
-            nothing = np.empty((mine.size, 0), np.int64)
-            return Rows(mine, nothing, nothing, nothing if has_stride else None)
-        n = self.requests[mine]
+            nothing = np.empty((picked.size, 0), np.int64)
+            return Coordinates(picked, nothing, nothing, nothing if has_stride else None)
+        n = self.requests[picked]
         axes = np.arange(nd)
-        if not has_stride and int(n.max()) == 1 and self._counted[mine].all():
-            # What nearly all entries are: start and count beside each other.
-            both = self._words[self._coords[mine][:, None] + np.arange(2 * nd)].astype(np.int64)
-            return Rows(mine, both[:, :nd], both[:, nd:], None)
+        if not has_stride and int(n.max()) == 1 and self._counted[picked].all():
+            # The common case: start and count lie beside each other, so one gather reads both.
+            both = self._words[self._coords[picked][:, None] + np.arange(2 * nd)].astype(np.int64)
+            return Coordinates(picked, both[:, :nd], both[:, nd:], None)
         owner, step = spread(n)
-        entry = mine[owner]
+        entry = picked[owner]
         at = self._coords[entry] + step * nd
         start = self._words[at[:, None] + axes].astype(np.int64)
         counted = self._counted[entry]
@@ -235,12 +235,12 @@ class Entries:
             count = np.ones_like(start)
             count[counted] = self._words[(at + skip)[counted][:, None] + axes]
         stride = self._words[(at + 2 * skip)[:, None] + axes].astype(np.int64) if has_stride else None
-        return Rows(entry, start, count, stride)
+        return Coordinates(entry, start, count, stride)
 
     def judge_fields(self, form: Form, data_size: int) -> list[tuple[str, Int64, npt.NDArray[np.bool_], str]]:
-        """Fields, and where they are wrong; also finds which entries have counts, and which have no coordinates."""
+        """Judge the fields; also find which entries have counts, and which have no coordinates."""
         kind, ndims, n = self.kind, self.ndims, self.requests
-        # Beyond the limit nothing is computed from it, so that products cannot overflow.
+        # A value beyond the limit is replaced before any arithmetic, so that products cannot overflow.
         nd = np.where((ndims >= 0) & (ndims <= MAX_VAR_DIMS), ndims, 0)
         extra, row = self.size // 8 - form.fixed, n * nd
         stride = nd if form.stride else np.zeros_like(nd)
@@ -249,7 +249,7 @@ class Entries:
         fits = np.where(kind == VARS, extra == 3 * nd, np.where(kind == VARA, two, two | one))
         fits |= (kind == VAR) & (extra == 0)
         self._counted = two
-        # Kept: asked for entry by entry, it would cost the square of their number.
+        # Kept, because a caller that asks entry by entry would otherwise need quadratic time.
         self.whole = (kind == VAR) & ~two & (ndims > 0)
         room = np.maximum(data_size - self.data_off, 0)
         outside = (self.data_off < FIRST_DATA) | (self.data_off > data_size)
@@ -264,7 +264,7 @@ class Entries:
         ]
 
     def judge_coords(self, external: bool) -> list[tuple[str, Int64, npt.NDArray[np.bool_], str]]:
-        """Entries whose coordinates no variable can have, or do not fit the length of the data."""
+        """Find entries whose coordinates are impossible, or do not fit the length of the data."""
         wrong = np.zeros(len(self), bool)
         elements = np.where(self.ndims == 0, self.requests, 0)
         elements[self.whole] = -1
@@ -316,7 +316,7 @@ def follow(
     kinds: dict[int, int] | None = None,
     itypes: dict[int, int] | None = None,
 ) -> tuple[Entries, Fault | None]:
-    """The entries from `begin` on, as far as they can be believed.
+    """Decode the entries from `begin` on, up to the first invalid one.
 
     Parameters
     ----------
@@ -371,7 +371,7 @@ def _steps(meta: Bytes, at: int, byteorder: str, least: int) -> tuple[Int64, Fau
         alike = alike + 1 if size == before else 0
         before = size
         if alike == _ALIKE:
-            # Most posts of a program are alike: those that follow with the same size are found in one look.
+            # Most posts of a program have one size: a run of equal sizes is found by one vector comparison.
             alike = 0
             others = np.flatnonzero(sizes[(at - begin) >> 3 :: size >> 3][: (end - at) // size] != size)
             count = int(others[0]) if len(others) else (end - at) // size

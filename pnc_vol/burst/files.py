@@ -1,4 +1,4 @@
-"""The four files of one rank's log.
+"""`LogFiles` opens, maps and closes the four files of one rank's log.
 
 Knows: names, descriptors. Does not know: what the bytes mean, how they are appended (`append_log.tail`), which folder
 they are in.
@@ -75,7 +75,7 @@ class LogFiles:
                 if suffix == ".commit":
                     self._lock = lock_of_writer(system, self.path(suffix))
         except OSError:
-            # Other ranks may be about to make theirs: whoever made the folder removes it.
+            # The folder stays: other ranks may be about to make their files in it. Its maker removes it.
             self.close(delete=True, alone=True)
             raise
         self.defs, self.commit, self.data, self.meta = (self._tails[suffix] for suffix in SUFFIXES)
@@ -172,15 +172,15 @@ class LogFiles:
                 try:
                     self.system.unlink(self.path(suffix))
                 except FileNotFoundError:
-                    pass  # another rank that shares it was faster
+                    pass  # another rank that shares the file has removed it
                 except OSError:
                     delete = suffix != ".meta"
-            # Who was interrupted calls this again: a file counts as open until its close has returned.
+            # An interrupted caller calls this again, so a file counts as open until its close has returned.
             tail.close()
             del self._tails[suffix]
         self._unlock()
         if delete and not alone:
-            # The last rank of the job removes the folder; before, it is not empty.
+            # This succeeds on the last rank of the job only: before, the folder is not empty.
             with suppress(OSError):
                 self.system.rmdir(os.path.dirname(self.base))
 
@@ -199,7 +199,7 @@ _OPEN: weakref.WeakSet[LogFiles] = weakref.WeakSet()
 
 def _forked() -> None:
     while _OPEN:
-        # One log that cannot be left must not keep the locks of the others.
+        # An error of one log must not leave the locks of the others with the child.
         with suppress(BaseException):
             _OPEN.pop().leave()
 

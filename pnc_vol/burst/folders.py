@@ -1,4 +1,4 @@
-"""Where logs are: the folders of the jobs of a file, and the note beside it.
+"""A file's logs are found by the names of its jobs' folders, and by the note beside the file.
 
 Knows: names. Does not know: what is in a log, which folders are private (`append_log.private_folders`).
 """
@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 
 from pnc_vol.append_log.private_folders import (
-    Found,
+    FoldersOfJobs,
     find_folders,
     folders_named,
     forget_folder,
@@ -44,7 +44,7 @@ _ADVICE = (
 
 
 def begin_of_names(path: str = "") -> str:
-    """What the names of the log folders of a file, or of any, begin with."""
+    """Return the beginning of the names of log folders, of one file or of any."""
     return name_of_folders(_PREFIX, path) if path else _PREFIX
 
 
@@ -80,7 +80,7 @@ def join_log_folder(system: System, folder: str) -> None:
     join_folder(system, folder, _ADVICE)
 
 
-def find_logs(system: System, path: str, parent: str) -> Found:
+def find_logs(system: System, path: str, parent: str) -> FoldersOfJobs:
     """Look for the logs of a file: in `parent`, and where the note beside the file says.
 
     Of a file that has not got its own name yet those of all files are found, as they do not have its name either.

@@ -1,4 +1,4 @@
-"""Whether the files of a log still have the bytes that were written: checked before each flush.
+"""`find_damage` checks before each flush that the files of a log still have the bytes that were written.
 
 Knows: sizes, commit records, CRCs. Does not know: what is done about a log that is not whole.
 
@@ -8,7 +8,7 @@ Rules
    is closed, which makes the file of records longer.
 2. Of the values, so many groups of posts are read back and compared with their CRC as make up 4 MiB, at most 4096 of
    them, spread over the log: all of a small log, a spot check of a large one. A log that was cut, and grew again, holds
-   zeros over a range, which this meets; a single byte that changed in a large log is found by a replay, which compares
+   zeros over a range, which this check finds; a single changed byte in a large log is found by a replay, which compares
    everything. To compare all here as well would read a large log twice from its device.
 """
 
@@ -32,7 +32,7 @@ _MOST_POSTS = 4096
 
 
 def find_damage(files: LogFiles, commits: CommitLog) -> str:
-    """Why a log cannot be flushed; "" if nothing speaks against it.
+    """Return the reason why a log cannot be flushed; "" if it can.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def find_damage(files: LogFiles, commits: CommitLog) -> str:
         start = np.concatenate(([FIRST_DATA], end[:-1]))
         some = _some(end - start)
         if len(some) == len(groups) and some:
-            # A small log is read whole, and its posts are compared many at once.
+            # A small log is read whole: one pass of CRCs over the buffer is faster than one read for each post.
             values = np.empty(int(end[-1]) - FIRST_DATA, np.uint8)
             files.read(".data", values, FIRST_DATA)
             wrong = first_wrong(values.data, np.append(FIRST_DATA, end) - FIRST_DATA, groups["data_crc"])

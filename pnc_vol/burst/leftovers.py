@@ -1,4 +1,4 @@
-"""What happens to the logs of killed jobs when their file is opened: they are found, and replayed or reported.
+"""The logs of killed jobs are found when their file is opened, and replayed or reported.
 
 Knows: folders, options, ranks. Does not know: bytes of logs.
 
@@ -29,7 +29,7 @@ from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.append_log import private_folders
-    from pnc_vol.append_log.private_folders import Found
+    from pnc_vol.append_log.private_folders import FoldersOfJobs
     from pnc_vol.burst import folders as log_folders
     from pnc_vol.burst.recovery import ownership, replay, sources
     from pnc_vol.disk import identity
@@ -62,22 +62,22 @@ class Leftovers(NamedTuple):
 def leftovers_of(path: str, options: Options) -> Leftovers:
     """The logs that jobs left under the name of a file."""
     while True:
-        # A job that ends, or a replay, removes its logs: then what was listed may be gone when it is read.
+        # Another process may end, or replay, and remove logs between the listing and the reading: then list again.
         with suppress(FileNotFoundError):
             return _leftovers(path, options)
 
 
 def _leftovers(path: str, options: Options) -> Leftovers:
-    """As `leftovers_of`.
+    """Find the logs once, without a second look; see `leftovers_of`.
 
     Raises
     ------
     FileNotFoundError
-        Somebody removed a log meanwhile.
+        A log was removed meanwhile.
     """
     system = options.system
     folders, alive, closed = _found(path, options)
-    # A job's folders on several nodes have one name; the logs of all its ranks are needed.
+    # A job's folders on several nodes have one name, and a replay needs the logs of all ranks.
     jobs = {os.path.basename(folder) for folder in folders if sources.holds_posts(system, folder)}
     found = Leftovers([], [], alive, [f"{folder}: {why}" for folder, why in closed.items()])
     for folder in folders:
@@ -87,7 +87,7 @@ def _leftovers(path: str, options: Options) -> Leftovers:
     return found
 
 
-def _found(path: str, options: Options) -> Found:
+def _found(path: str, options: Options) -> FoldersOfJobs:
     """The folders of logs of a file; of one without its own name, those that say which it is."""
     system, name = options.system, os.path.basename(path)
     found = log_folders.find_logs(system, path, log_folders.parent_of(path, options))
@@ -102,7 +102,7 @@ class LogRecovery:
 
     @staticmethod
     def look_after(path: str, real: str, options: Options, *, writable: bool, replaced: bool) -> None:
-        """Replay, remove or tell of the logs that a killed job left.
+        """Replay, remove or report the logs that a killed job left.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class LogRecovery:
         if options.burst_buf and writable:
             parent = log_folders.parent_of(real, options)
             if options.burst_buf_dirname or is_folder(system, parent):
-                # Before the file is touched: one that cannot have a log is not made, and replaces none.
+                # Checked before the file is touched: a file that cannot have its log must not replace an existing one.
                 system.rmdir(log_folders.folder_for(system, real, parent))
         if not (options.burst_buf or options.recover or unnamed or exists(system, neighbour(real, LOGS_NOTED))):
             return
@@ -136,7 +136,7 @@ class LogRecovery:
                 log_folders.remove_logs(system, real, folder)
             return
         if replaced and everything:
-            # The identity of the file tells, unless it is an inode number, which is given to another file.
+            # The mark is needed only where the identity is an inode number, which the system gives to a new file.
             for folder in (
                 found.own if exists(system, real) and identity.by_inode(identity.identity_of(system, real)) else ()
             ):
@@ -168,7 +168,7 @@ class LogRecovery:
 
 
 def _tell(path: str, whose: str, folders: Sequence[str]) -> None:
-    """Say that there are logs that are not this file's; they are kept."""
+    """Warn of logs that belong to another file; they are kept."""
     warn_outside(
         f"{path}: a job that ended early left posted data {whose}, in {', '.join(folders)}. They are kept and not put "
         "into this file; 'pnc-vol log FOLDER' shows them, 'pnc-vol replay --any-file FILE FOLDER' puts them into a "
@@ -204,7 +204,7 @@ def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayRepor
     system = options.system
     plain = options._replace(burst_buf=False, recover=False, driver="")
     any_file = options.recover == "any-file"
-    # Together: a job that began when another one had been killed knows a header that the other one does not.
+    # All jobs are replayed together: a later job knows a header that an earlier, killed one never had.
     report = replay.replay_into(path, sources.metas_of(system, folders), options=plain, any_file=any_file)
     for folder in folders:
         log_folders.remove_logs(system, path, folder)
@@ -252,7 +252,7 @@ def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> 
     """Folders of logs that killed jobs left of a file, or with `any_file` under its name."""
     found = leftovers_of(real, options)
     closed += found.closed
-    # Where all are of another file they are named, so that the refusal says which.
+    # Logs of another file are passed on if there are no others, so that the refusal names them.
     folders = found.own + (found.foreign if any_file or not found.own else [])
     if found.alive and not folders:
         raise LogRefusedError(

@@ -1,4 +1,4 @@
-"""How a log stores the values and entries of a dataset.
+"""`LoggedVariable` encodes the values and entries of one dataset for a log.
 
 Knows: datasets, selections, entries. Does not know: files, commit records.
 """
@@ -23,7 +23,7 @@ __all__ = ["LoggedVariable"]
 
 
 class LoggedVariable:
-    """What was logged of a dataset, and how its values and entries are spelled."""
+    """The logged definition of a dataset, and the encoders of its values and entries."""
 
     __slots__ = (
         "element", "entry_size", "inner", "itemsize", "itype", "native", "node", "pack", "path", "plain", "posts",
@@ -38,7 +38,7 @@ class LoggedVariable:
         self.itype, self.unit = itype_of(number), number.itemsize
         self.native = node.element.file_dtype.newbyteorder("=")
         self.itemsize = self.native.itemsize
-        # The rest is what `ShortPosts` needs for each post.
+        # The rest is prepared for `ShortPosts`, whose posts are too short to compute it each time.
         self.plain = self.native.kind in "iuf" and node.element.dtype == self.native
         rest = (node.shape or ())[1:]
         self.inner = math.prod(rest) if rest else 0
@@ -66,7 +66,7 @@ class LoggedVariable:
         if not self.plain and self.native.kind == "V":
             values = np.ascontiguousarray(values)
         if values.dtype == self.native and values.flags.c_contiguous:
-            # Python's own view of simple types costs a quarter of numpy's.
+            # `memoryview` of a simple type takes a quarter of the time of numpy's view.
             if self.plain:
                 return values.data.cast("B")
             raw = values.reshape(-1).view(np.uint8)

@@ -1,4 +1,4 @@
-"""Small posts of the open group: kept in the slot of the commit log until they go to the two logs, all at once.
+"""The slot of the commit log holds small posts of the open group until all of them go to the two logs at once.
 
 Knows: entries, the bytes of posts in the slot, rows. Does not know: commit records, datasets, which posts are small.
 
@@ -55,7 +55,7 @@ def _post(row: int, nbytes: int) -> Callable[..., bytes]:
 
 
 class Packers(dict[int, Packer]):
-    """What makes small posts of one variable, by the bytes of their values: found when it is asked for.
+    """The encoders of small posts of one variable, by the bytes of their values; made when first asked for.
 
     An item is a callable of data_off, data_len, the first index, `row` and the values; and `row`, which is what follows
     the first index in the entry. The callable is None if such posts are not small, or no row.
@@ -89,7 +89,7 @@ class Packers(dict[int, Packer]):
 
 
 class SplitPosts(NamedTuple):
-    """Posts as the two logs have them.
+    """Posts, split into the bytes of the two logs.
 
     entries, values : uint8[...]
     fields : int64[n, 4], of each entry: variable, first index, and offset and bytes of the values in the data log.
@@ -105,7 +105,7 @@ def split(posts: Bytes, ends: Int64) -> SplitPosts:
     n, each, words = len(ends), int(ends[0]), posts.view(np.int64)
     size, nbytes = int(words[0]), int(words[_DATA_LEN])
     if len(posts) == n * each:
-        # Nearly always all are alike.
+        # The common case: all posts have one size, so they are the rows of one array.
         table = words.reshape(n, -1)
         if bool((table[:, 0] == size).all()) and bool((table[:, _DATA_LEN] == nbytes).all()):
             whole = posts.reshape(n, each)
@@ -120,7 +120,7 @@ def split(posts: Bytes, ends: Int64) -> SplitPosts:
 
 
 def _pieces(words: Int64, begin: Int64, nbytes: Int64) -> Bytes:
-    """Some bytes from each of some places, which are multiples of 8."""
+    """Gather bytes from places that are multiples of 8."""
     bits = int(np.bitwise_or.reduce(nbytes)) | 8
     unit = bits & -bits
     count = nbytes // unit
@@ -139,7 +139,7 @@ def _fields(heads: Int64) -> Int64:
 
 
 def posts_with_crc(posts: memoryview, wanted: int, data_begin: int) -> Int64:
-    """Where the first posts end whose CRC is the wanted one; none if there are none.
+    """Find the ends of the posts up to the one where the CRC is the wanted one; none if it is nowhere.
 
     posts : memoryview of bytes, which nobody has looked at.
     data_begin : int, where in the data log the values of the first one belong.
@@ -160,7 +160,7 @@ def posts_with_crc(posts: memoryview, wanted: int, data_begin: int) -> Int64:
 
 
 class RecentPosts:
-    """The part of a slot in which small posts are.
+    """The part of a slot that holds small posts.
 
     Attributes
     ----------
@@ -185,9 +185,9 @@ class RecentPosts:
         self.ends = array("q", bytes(POSTS_BYTES // LEAST_ENTRY * 8))
 
     def forget(self) -> None:
-        """They are in the logs, or not wanted."""
+        """Empty the slot, after its posts went to the logs or were dropped."""
         self.count = self.end = self.crc = self.limit = 0
 
     def split(self) -> SplitPosts:
-        """As the two logs have them."""
+        """Split the posts into the bytes of the two logs."""
         return split(np.frombuffer(self.room, np.uint8, self.end), np.frombuffer(self.ends, np.int64, self.count))

@@ -146,14 +146,14 @@ class LogStore(Store):
         return self.options.burst_buf_sync == "each"
 
     def hints(self) -> dict[str, str]:
-        options, said = self.options, ("disable", "enable")
+        options, words = self.options, ("disable", "enable")
         return {
             "nc_burst_buf": "enable",
             "nc_burst_buf_dirname": os.path.dirname(os.path.dirname(self.files.base)),
-            "nc_burst_buf_del_on_close": said[options.burst_buf_del_on_close],
+            "nc_burst_buf_del_on_close": words[options.burst_buf_del_on_close],
             "nc_burst_buf_flush_buffer_size": str(self.round),
-            "nc_burst_buf_overwrite": said[options.burst_buf_overwrite],
-            "nc_burst_buf_shared_logs": said[options.burst_buf_shared_logs],
+            "nc_burst_buf_overwrite": words[options.burst_buf_overwrite],
+            "nc_burst_buf_shared_logs": words[options.burst_buf_shared_logs],
             "nc_burst_buf_sync": options.burst_buf_sync,
             "nc_burst_buf_capacity": str(options.burst_buf_capacity),
         }
@@ -572,8 +572,8 @@ def _rows_of(posts: SplitPosts, requests: Int64, facts: Mapping[int, tuple[int, 
     for begin, end in zip([0, *(heads + 1).tolist()], [*(heads + 1).tolist(), len(rows)], strict=True):
         uid = int(owner[begin])
         inner, itemsize = facts[uid]
-        found[uid] = mine = rows[begin:end]
-        mine[:, 1] *= inner
-        mine[:, 2] //= itemsize
-        mine[:, 4] = itemsize
+        found[uid] = part = rows[begin:end]
+        part[:, 1] *= inner
+        part[:, 2] //= itemsize
+        part[:, 4] = itemsize
     return found

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.append_log.private_folders import (
-    Found,
+    FoldersOfJobs,
     find_folders,
     folders_named,
     forget_folder,
@@ -112,7 +112,7 @@ class Cache:
         return data.nbytes == one.extents.nbytes and checksum(data) == one.checksum
 
 
-def find_caches(system: System, path: str, options: Options) -> Found:
+def find_caches(system: System, path: str, options: Options) -> FoldersOfJobs:
     """The folders of caches of a file: where the note beside it says, and in the directory of the hints."""
     begin, parent = PREFIX, options.hints.get("e10_cache_path", "")
     if not is_unnamed(path):
@@ -127,7 +127,7 @@ def find_caches(system: System, path: str, options: Options) -> Found:
     if not is_unnamed(path):
         return found
     gone, alive = ([one for one in some if _is_of(system, one, path)] for some in (found.gone, found.alive))
-    return Found(gone, alive, {})
+    return FoldersOfJobs(gone, alive, {})
 
 
 class Sorted(NamedTuple):

@@ -130,23 +130,23 @@ class Comparison:
     # ------------------------------------------------------------------------------------------ objects
 
     def _groups(self, path: str, a: Any, b: Any, above: tuple[Any, ...]) -> Iterator[Difference]:
-        mine, other = (_members(group, types=self.same_kind) for group in (a, b))
-        for name in mine.keys() - other.keys():
+        left, right = (_members(group, types=self.same_kind) for group in (a, b))
+        for name in left.keys() - right.keys():
             yield f"{path}/{name}", "only in the first file"
-        for name in other.keys() - mine.keys():
+        for name in right.keys() - left.keys():
             yield f"{path}/{name}", "only in the second file"
-        for name in mine:
-            if name not in other:
+        for name in left:
+            if name not in right:
                 continue
             here = f"{path}/{name}"
-            if mine[name] != other[name]:
-                yield here, f"{mine[name]} in the first file, {other[name]} in the second"
-            elif mine[name] == "group":
+            if left[name] != right[name]:
+                yield here, f"{left[name]} in the first file, {right[name]} in the second"
+            elif left[name] == "group":
                 # A hard link may lead back up; what is above is being compared already.
                 if a[name] not in above:
                     yield from self._attributes(here, a[name], b[name])
                     yield from self._groups(here, a[name], b[name], (*above, a[name]))
-            elif mine[name] == "dataset":
+            elif left[name] == "dataset":
                 yield from self._datasets(here, a[name], b[name])
 
     def _datasets(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
@@ -156,8 +156,8 @@ class Comparison:
                 return
         yield from self._attributes(path, a, b)
         yield from self._dimensions(path, a, b)
-        if (mine := _types(a)) != (other := _types(b)):
-            yield path, f"type {mine} in the first file, {other} in the second"
+        if (left := _types(a)) != (right := _types(b)):
+            yield path, f"type {left} in the first file, {right} in the second"
         if a.shape != b.shape:
             yield path, f"shape {a.shape} in the first file, {b.shape} in the second"
         elif self.values and a.shape is not None and _comparable(a.dtype, b.dtype):
@@ -169,9 +169,9 @@ class Comparison:
         ):
             yield path, "a dimension scale in one file, or of another name"
         for axis in range(min(len(a.shape or ()), len(b.shape or ()))):
-            mine, other = (_scales(obj, axis) for obj in (a, b))
-            if mine != other:
-                yield path, f"axis {axis} has the scales {mine} in the first file, {other} in the second"
+            left, right = (_scales(obj, axis) for obj in (a, b))
+            if left != right:
+                yield path, f"axis {axis} has the scales {left} in the first file, {right} in the second"
             if self.same_kind:
                 label, other_label = (inspect_hdf5.axis_label(obj, axis) for obj in (a, b))
                 if label != other_label:
@@ -181,16 +181,16 @@ class Comparison:
 
     def _attributes(self, path: str, a: Any, b: Any) -> Iterator[Difference]:
         hidden = inspect_hdf5.bookkeeping(a) | inspect_hdf5.bookkeeping(b) | self._implied(a, b)
-        mine = [name for name in a.attrs if name not in hidden]
-        other = [name for name in b.attrs if name not in hidden]
-        for name in mine:
+        left = [name for name in a.attrs if name not in hidden]
+        right = [name for name in b.attrs if name not in hidden]
+        for name in left:
             where = f"{path}@{name}"
-            if name not in other:
+            if name not in right:
                 yield where, "only in the first file"
             elif sentence := self._attribute(a, b, name):
                 yield where, sentence
-        for name in other:
-            if name not in mine:
+        for name in right:
+            if name not in left:
                 yield f"{path}@{name}", "only in the second file"
 
     def _implied(self, a: Any, b: Any) -> frozenset[str]:
@@ -204,7 +204,7 @@ class Comparison:
 
     def _attribute(self, a: Any, b: Any, name: str) -> str:
         try:
-            (mine, shape, dtype), (other, other_shape, other_dtype) = (
+            (left, shape, dtype), (right, other_shape, other_dtype) = (
                 inspect_hdf5.attribute(obj, name) for obj in (a, b)
             )
         except (OSError, TypeError, ValueError, NotImplementedError) as error:
@@ -215,8 +215,8 @@ class Comparison:
             return f"shape {shape} in the first file, {other_shape} in the second"
         if shape is None:
             return ""
-        wrong = self._unequal(np.asarray(mine), np.asarray(other))
-        return f"{_short(mine)} in the first file, {_short(other)} in the second" if wrong.any() else ""
+        wrong = self._unequal(np.asarray(left), np.asarray(right))
+        return f"{_short(left)} in the first file, {_short(right)} in the second" if wrong.any() else ""
 
     # ------------------------------------------------------------------------------------------- values
 
@@ -230,17 +230,17 @@ class Comparison:
                 chunks = chunks or side.chunks
         count, largest, where, pair = 0, 0.0, None, None
         for block in blocks(a.shape, itemsize, BLOCK_BYTES, chunks):
-            mine, other = np.asarray(a[block or ()]), np.asarray(b[block or ()])
-            wrong = self._unequal(mine, other)
+            left, right = np.asarray(a[block or ()]), np.asarray(b[block or ()])
+            wrong = self._unequal(left, right)
             found = int(np.count_nonzero(wrong))
             if not found:
                 continue
             count += found
-            largest = max(largest, _distance(mine[wrong], other[wrong]))
+            largest = max(largest, _distance(left[wrong], right[wrong]))
             if where is None:
                 at = np.unravel_index(int(wrong.argmax()), wrong.shape)
                 where = [int(i) + axis.start for i, axis in zip(at, block, strict=True)]
-                pair = mine[at], other[at]
+                pair = left[at], right[at]
         if pair is not None:
             place = f"the first at {where}: " if where else ""
             apart = f", at most {largest:.6g} apart" if largest else ""

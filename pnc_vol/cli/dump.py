@@ -88,7 +88,7 @@ def _escaped(character: str) -> str:
     return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
-def _sections(stored: StoredFile | OpenedFile, wanted: list[str] | None) -> Iterator[bytes]:
+def _sections(stored: DumpedFile | OpenedFile, wanted: list[str] | None) -> Iterator[bytes]:
     """The data of each variable that has any."""
     for var in stored.header.vars:
         shape = model.shape(stored.header, var)
@@ -99,7 +99,7 @@ def _sections(stored: StoredFile | OpenedFile, wanted: list[str] | None) -> Iter
             yield from rows.feed(values)
 
 
-class StoredFile:
+class DumpedFile:
     """A classic file, open for reading.
 
     Parameters
@@ -131,7 +131,7 @@ class StoredFile:
         self.header: Header = self.decoded.header
         self.nbytes: int = system.fstat(self.fd).st_size
 
-    def __enter__(self) -> StoredFile:
+    def __enter__(self) -> DumpedFile:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -184,13 +184,13 @@ class StoredFile:
             yield np.ascontiguousarray(rows).reshape(-1)
 
 
-def _open_stored(path: str) -> StoredFile | OpenedFile:
+def _open_stored(path: str) -> DumpedFile | OpenedFile:
     """A classic file, or a set of subfiles by its name, or what is under an address."""
     if exists(REAL, path) and not is_folder(REAL, path):
-        return StoredFile(path)
+        return DumpedFile(path)
     from pnc_vol.cli.dump_opened import opened
 
-    return opened(path) or StoredFile(path)
+    return opened(path) or DumpedFile(path)
 
 
 VERBS: dict[str, Verb] = {"dump": (_arguments, command)}

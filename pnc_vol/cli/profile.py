@@ -185,12 +185,12 @@ def _draw(spans: Sequence[Span], sums: Mapping[str, Mapping[tuple[int, int], flo
         2, 1, figsize=(11, 3.5 + 0.3 * len(rows)), height_ratios=[max(2, len(rows)), 4], layout="constrained"
     )
     for phase, colour in colours.items():
-        mine = [span for span in spans if span.phase == phase]
-        places = [rows.index((span.rank, span.thread)) for span in mine]
+        spans_of_phase = [span for span in spans if span.phase == phase]
+        places = [rows.index((span.rank, span.thread)) for span in spans_of_phase]
         chart.barh(
             places,
-            [s.seconds for s in mine],
-            left=[s.start - first for s in mine],
+            [s.seconds for s in spans_of_phase],
+            left=[s.start - first for s in spans_of_phase],
             color=colour,
             label=phase,
             height=0.8,

@@ -46,7 +46,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.system import REAL, System
 from pnc_vol.system.full_io import read_at
 
-__all__ = ["READERS", "Reader", "check"]
+__all__ = ["READERS", "ReadingProgram", "check"]
 
 _BLOCK, _REFERENCE = 1 << 20, 128
 """Bytes of references that are looked at together, and of one of them."""
@@ -184,7 +184,7 @@ def _of_dataset(f: Any, node: DatasetNode) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReadingProgram:
     """A program that reads NetCDF files.
 
     title : str, as its users know it.
@@ -196,13 +196,15 @@ class Reader:
 
 
 READERS = {
-    "netcdf4": Reader("the netCDF library (netCDF4-python, ncdump, xarray by default, NCO, CDO, ncview)", (1, 2, 5)),
-    "pnetcdf": Reader("PnetCDF (C, and pnetcdf-python)", (1, 2, 5)),
-    "scipy": Reader('scipy (`scipy.io.netcdf_file`, xarray\'s engine "scipy")', (1, 2)),
-    "gdal": Reader("GDAL (gdalinfo, rasterio, QGIS)", (1, 2)),
-    "netcdf-java": Reader("netCDF-Java (Panoply, THREDDS) without the C library", (1, 2)),
-    "h5py": Reader("h5py", ()),
-    "h5netcdf": Reader('h5netcdf (xarray\'s engine "h5netcdf")', ()),
+    "netcdf4": ReadingProgram(
+        "the netCDF library (netCDF4-python, ncdump, xarray by default, NCO, CDO, ncview)", (1, 2, 5)
+    ),
+    "pnetcdf": ReadingProgram("PnetCDF (C, and pnetcdf-python)", (1, 2, 5)),
+    "scipy": ReadingProgram('scipy (`scipy.io.netcdf_file`, xarray\'s engine "scipy")', (1, 2)),
+    "gdal": ReadingProgram("GDAL (gdalinfo, rasterio, QGIS)", (1, 2)),
+    "netcdf-java": ReadingProgram("netCDF-Java (Panoply, THREDDS) without the C library", (1, 2)),
+    "h5py": ReadingProgram("h5py", ()),
+    "h5netcdf": ReadingProgram('h5netcdf (xarray\'s engine "h5netcdf")', ()),
 }
 """By the name that ``pnc-vol check --for`` takes. They stand apart from the rules of the format: a file
 that a program does not read is valid."""

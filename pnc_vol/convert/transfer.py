@@ -392,10 +392,10 @@ def _note_attribute(ledger: Ledger, source: Any, name: str, where: str, shape: t
 def _note_fill_values(ledger: Ledger, source: Any, target: Any, paths: list[str], *, to_netcdf: bool) -> None:
     """Note which fill values are attributes, too, as NetCDF has them."""
     for path in paths:
-        mine, its = ("_FillValue" in side[path].attrs for side in (source, target))
-        if to_netcdf and its and not mine:
+        source_has, target_has = ("_FillValue" in side[path].attrs for side in (source, target))
+        if to_netcdf and target_has and not source_has:
             ledger.spell(f"{path}@_FillValue", "fill value -> attribute _FillValue")
-        elif not to_netcdf and mine:
+        elif not to_netcdf and source_has:
             ledger.spell(f"{path}@_FillValue", "attribute _FillValue -> fill value, and the attribute")
 
 

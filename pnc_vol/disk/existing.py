@@ -33,7 +33,7 @@ from pnc_vol.errors import FormatError, NeedBytes, NotCDFError
 from pnc_vol.extents.model import one_extent
 from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
 from pnc_vol.format.model import WIDTHS, Attr
-from pnc_vol.format.source import Hints
+from pnc_vol.format.source import DecodingHints
 from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at
 
@@ -236,7 +236,7 @@ def _parsed(
         data = raw if instead is None else instead + raw[len(instead) :]
         try:
             # the file may end where the writing of its new header was cut short
-            decoded = decode(data, file_size=max(size, len(instead or b"")), hints=Hints(known, part=first))
+            decoded = decode(data, file_size=max(size, len(instead or b"")), hints=DecodingHints(known, part=first))
         except NeedBytes as need:
             # Reading costs less than decoding anew what is known already.
             wanted, first = min(size, max(need.nbytes, min(16 * wanted, MAX_HEADER_BYTES))), False

@@ -293,11 +293,11 @@ class _Kept(NamedTuple):
 
     def same(self, shape: Shape, starts: npt.NDArray[Any], counts: npt.NDArray[Any], skipped: int = 0) -> bool:
         """Whether it is this list, but for the first axes."""
-        mine, number = self.starts[:, skipped:], self.counts[:, skipped:]
-        if shape != self.shape[skipped:] or starts.shape != mine.shape or starts.dtype != mine.dtype:
+        own, number = self.starts[:, skipped:], self.counts[:, skipped:]
+        if shape != self.shape[skipped:] or starts.shape != own.shape or starts.dtype != own.dtype:
             return False
         # Most lists that differ do so in their first row already.
-        return bool((starts[0] == mine[0]).all() and (starts == mine).all() and (counts == number).all())
+        return bool((starts[0] == own[0]).all() and (starts == own).all() and (counts == number).all())
 
     @property
     def nbytes(self) -> int:

@@ -302,10 +302,10 @@ class Ranges(NamedTuple):
         first = np.searchsorted(other.end, self.start, side="right")
         count = np.searchsorted(other.start, self.end, side="left") - first
         np.maximum(count, 0, out=count)
-        mine = np.repeat(np.arange(self.start.size), count)
-        theirs = np.arange(mine.size) - before(count)[mine] + first[mine] if mine.size else mine
-        start = np.maximum(self.start[mine], other.start[theirs])
-        end = np.minimum(self.end[mine], other.end[theirs])
+        own = np.repeat(np.arange(self.start.size), count)
+        theirs = np.arange(own.size) - before(count)[own] + first[own] if own.size else own
+        start = np.maximum(self.start[own], other.start[theirs])
+        end = np.minimum(self.end[own], other.end[theirs])
         kept = end > start
         return Ranges(start[kept], end[kept])
 

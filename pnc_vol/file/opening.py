@@ -28,7 +28,7 @@ from pnc_vol.file.finding import Found, Mine, find
 from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.model import Finding, Header, begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.late import late
-from pnc_vol.layout.base import Layout, Unwritten
+from pnc_vol.layout.base import Layout, NeverWritten
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
 from pnc_vol.mapping.names import warn_of
 from pnc_vol.mapping.tree import Tree
@@ -91,7 +91,7 @@ class Opened(NamedTuple):
 
     location : Location or None
         None for a driver that keeps no file.
-    unwritten : Unwritten
+    unwritten : NeverWritten
         Whether nothing lies behind the data that the header knows of, and whether there is space between variables.
     layout : class, of what the file says or, if it is new, the user.
     collective : bool, the driver's calls may be collective.
@@ -105,7 +105,7 @@ class Opened(NamedTuple):
     header: Header
     header_bytes: bytes
     tree: Tree
-    unwritten: Unwritten
+    unwritten: NeverWritten
     collective: bool
     layout: type[Layout]
 
@@ -274,7 +274,7 @@ def _opened(
         header=header,
         header_bytes=first,
         tree=tree,
-        unwritten=Unwritten(
+        unwritten=NeverWritten(
             reads_zero=found.size <= max(end, len(first)),
             stale_gaps=bool(header.vars) and _has_gaps(header, len(first)),
         ),

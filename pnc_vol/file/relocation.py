@@ -24,7 +24,7 @@ from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
-from pnc_vol.layout.base import Layout, LostRecords, Unwritten
+from pnc_vol.layout.base import Layout, LostRecords, NeverWritten
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
@@ -88,7 +88,7 @@ def copied(
         _drop(comm, disk, copy)
         raise
     # From here on no rank may fail alone: the others go on with the copy.
-    target.unwritten = Unwritten()
+    target.unwritten = NeverWritten()
     tell(FILE, INFO, "%s: definitions moved %d bytes to a new copy of the file", disk.path, pieces.nbytes)
     return copy
 

@@ -65,7 +65,7 @@ _MANY = 512
 _CALLS = 4
 """Runs that cost less, on average, than this many calls of the driver are moved together; on one node."""
 
-_CALLS_AFAR = 16
+_CALLS_BETWEEN_NODES = 16
 """The same where a call may go over a network."""
 
 
@@ -154,7 +154,7 @@ def weighed(runs: int, nbytes: int, *, single: bool, call_cost: int = CALL_COST)
     single : bool, all ranks are on one node.
     call_cost : int, bytes, see `Capabilities`.
     """
-    many, calls = (_MANY, _CALLS) if single else (1, _CALLS_AFAR)
+    many, calls = (_MANY, _CALLS) if single else (1, _CALLS_BETWEEN_NODES)
     together = runs > many and nbytes < runs * calls * call_cost
     return Choice("aggregate" if together else "independent", "", runs, nbytes, many, calls * call_cost)
 
@@ -222,7 +222,7 @@ def derive_digest(made: Header, source: Header, facts: str) -> None:
 def agree(
     comm: Comm,
     operation: str,
-    mine: Agreement,
+    own: Agreement,
     definitions: bytes,
     describe: Callable[[], list[differences.Entry]],
     reports: bool = False,
@@ -233,7 +233,7 @@ def agree(
     Parameters
     ----------
     operation : str, what this rank is about to do: a flush, or one of its kinds.
-    mine : Agreement, of this rank alone.
+    own : Agreement, of this rank alone.
     definitions : bytes
         `digest` of this rank's definitions.
     describe : callable
@@ -247,7 +247,7 @@ def agree(
         Ranks defined different things.
     """
     one, other = _DIGEST.unpack(definitions)
-    most, _ = comm.agree(operation, (one, ~one, other, ~other, reports, *reads, *mine))
+    most, _ = comm.agree(operation, (one, ~one, other, ~other, reports, *reads, *own))
     if most[0] != ~most[1] or most[2] != ~most[3]:
         from pnc_vol.flush import differences
 
@@ -262,8 +262,8 @@ def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:
     Until the new widths are in the layout, strings that grew count with the old ones when definitions are compared: in
     `known` these are added of strings that grew elsewhere.
     """
-    mine = {str(uid): tree.datasets[uid].element.itemsize for uid in sorted(known) if uid in tree.datasets}
-    for uid, width in comm.merge("flush widths", mine, _widest).items():
+    own = {str(uid): tree.datasets[uid].element.itemsize for uid in sorted(known) if uid in tree.datasets}
+    for uid, width in comm.merge("flush widths", own, _widest).items():
         node = tree.datasets.get(int(uid))
         if node is not None and node.element.itemsize < width:
             known.setdefault(int(uid), node.element.itemsize)
@@ -283,8 +283,8 @@ def agree_lost_records(comm: Comm, uids: Sequence[int], lost: LostRecords) -> Lo
     uids : sequence of int, of all variables, in the order of the header.
     lost : see `Layout.lost_records`
     """
-    mine = {str(i): lost[uid] for i, uid in enumerate(uids) if uid in lost}
-    least = comm.merge("flush lost records", mine, _least_left)
+    own = {str(i): lost[uid] for i, uid in enumerate(uids) if uid in lost}
+    least = comm.merge("flush lost records", own, _least_left)
     return {uids[int(i)]: (first, live) for i, (first, live) in least.items()}
 
 

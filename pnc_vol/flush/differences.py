@@ -38,8 +38,8 @@ def raise_difference(comm: Comm, digest: bytes, describe: Callable[[], list[Entr
     DefinitionMismatchError
     """
     groups = list(ranks_by_text(comm, "flush digests", digest.hex()).values())[:_GROUPS]
-    mine = [[comm.rank, describe()]] if any(ranks.lowest == comm.rank for ranks in groups) else None
-    by_rank = dict(comm.merge("flush definitions", mine, joined_lists))
+    own = [[comm.rank, describe()]] if any(ranks.lowest == comm.rank for ranks in groups) else None
+    by_rank = dict(comm.merge("flush definitions", own, joined_lists))
     what, odd = _difference(
         [(ranks, [(kind, name, text) for kind, name, text in by_rank[ranks.lowest]]) for ranks in groups]
     )
@@ -57,8 +57,8 @@ def _difference(groups: list[tuple[Ranks, list[Entry]]]) -> tuple[str, Ranks]:
 
     groups : ranks that define the same, and what that is.
     """
-    names = list(dict.fromkeys((kind, name) for _, told in groups for kind, name, _ in told))
-    texts = [(ranks, {(kind, name): text for kind, name, text in told}) for ranks, told in groups]
+    names = list(dict.fromkeys((kind, name) for _, descriptions in groups for kind, name, _ in descriptions))
+    texts = [(ranks, {(kind, name): text for kind, name, text in descriptions}) for ranks, descriptions in groups]
     found: list[str] = []
     odd = Ranks()
     first = ""
@@ -70,12 +70,12 @@ def _difference(groups: list[tuple[Ranks, list[Entry]]]) -> tuple[str, Ranks]:
         if len(by_text) == 1 or (first and key[0] != first) or len(found) == _SHOWN:
             continue
         first, odd = key[0], odd if odd.number else _fewest(by_text.values())
-        said = [f"{text or 'there'} on {ranks_text(of)}" for text, of in by_text.items() if text is not None]
-        said += [f"not on {ranks_text(of)}" for text, of in by_text.items() if text is None]
-        found.append(f"{key[0]} {key[1]}: " + ", ".join(said))
+        parts = [f"{text or 'there'} on {ranks_text(of)}" for text, of in by_text.items() if text is not None]
+        parts += [f"not on {ranks_text(of)}" for text, of in by_text.items() if text is None]
+        found.append(f"{key[0]} {key[1]}: " + ", ".join(parts))
     if found:
         return "; ".join(found), odd
-    for at in zip(*(told for _, told in groups), strict=False):
+    for at in zip(*(descriptions for _, descriptions in groups), strict=False):
         order: dict[str, Ranks] = {}
         for (ranks, _), (kind, name, _) in zip(groups, at, strict=True):
             what = f"{kind} {name}"

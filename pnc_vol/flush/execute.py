@@ -421,11 +421,11 @@ def execute(
         failed = work.done(batch)
         result.failed.update(failed)
         uids = batch.uids()
-        mine = [uid for uid in uids if uid in maps]
-        if not failed and not held and len(mine) == len(uids):
+        mapped = [uid for uid in uids if uid in maps]
+        if not failed and not held and len(mapped) == len(uids):
             continue
         changed: dict[int, Rows] = {}
-        for uid in mine:
+        for uid in mapped:
             before = held.get(uid)
             changed[uid] = NO_ROWS
             if not failed and before is None:
@@ -455,8 +455,8 @@ def _again(rows: Rows, failed: list[int], held: Rows) -> Rows:
     while found != (found := int(np.count_nonzero(chosen))):
         start, count = np.concatenate((held, rows[chosen]))[:, 1:3].T
         union = last_wins(Extents(start, count, np.zeros_like(start)))
-        met = intersect(rows[:, 1], rows[:, 2], union.offset, union.length)[0]
-        chosen |= later & np.isin(rows[:, 0], rows[met, 0])
+        overlapping = intersect(rows[:, 1], rows[:, 2], union.offset, union.length)[0]
+        chosen |= later & np.isin(rows[:, 0], rows[overlapping, 0])
     return rows[chosen]
 
 

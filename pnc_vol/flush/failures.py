@@ -77,11 +77,11 @@ def share_failures(
 
     trouble : str, `Holds.trouble`; the third result is that of the lowest rank that has any, with the ranks, or "".
     """
-    mine = None
+    own = None
     if failures or lowest_record is not None or trouble:
         ranks = {trouble: [[[comm.rank, comm.rank]], 1]} if trouble else {}
-        mine = [lowest_record, [tuple(f) for f in failures[:_MOST_FAILURES]], ranks]
-    found = comm.merge("flush data", mine, _joined)
+        own = [lowest_record, [tuple(f) for f in failures[:_MOST_FAILURES]], ranks]
+    found = comm.merge("flush data", own, _joined)
     if found is None:
         return [], None, ""
     record, failed, troubles = found

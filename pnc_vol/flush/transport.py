@@ -205,17 +205,17 @@ class Transport:
             return [f"transport: {found.way}: {found.why}"]
         known = self._nodes
         cases = {"on one node": True, "on several nodes": False} if known is None else {"": known.single}
-        told = []
+        lines = []
         for where, single in cases.items():
             found = weighed(runs, nbytes, single=single, call_cost=self.call_cost)
-            told.append(" ".join(filter(None, ["transport", where])) + f": {found.way}: {found.why}")
+            lines.append(" ".join(filter(None, ["transport", where])) + f": {found.way}: {found.why}")
         if known is not None:
             from pnc_vol.exchange import aggregators
 
             wanted = aggregators.Wanted.by(self.options.hints, self.options.aggrs_per_node)
             n, nodes = len(aggregators.aggregators(known, wanted)), len(known.lowest)
-            told.append(f"aggregators: {n} of {known.size} ranks, on {nodes} node{'s' * (nodes > 1)}")
-        return told
+            lines.append(f"aggregators: {n} of {known.size} ranks, on {nodes} node{'s' * (nodes > 1)}")
+        return lines
 
     def statistics(self) -> Mapping[str, Any]:
         """What was written, in how many collective writes (``rounds``), and how.
@@ -223,13 +223,13 @@ class Transport:
         ``write_choice`` and ``read_choice`` say of the last write and the last collective read which way it went, why,
         and of one that few ranks did for all its `Sizes`; they are None before the first.
         """
-        told = {
-            "write_choice": self._told(self.last_write, "writes"),
-            "read_choice": self._told(self.last_read, "reads"),
+        choices = {
+            "write_choice": self._choice_statistics(self.last_write, "writes"),
+            "read_choice": self._choice_statistics(self.last_read, "reads"),
         }
-        return {"transport": self.last, "rounds": self.rounds, **self.written, **told}
+        return {"transport": self.last, "rounds": self.rounds, **self.written, **choices}
 
-    def _told(self, choice: Choice | None, verb: str) -> dict[str, Any] | None:
+    def _choice_statistics(self, choice: Choice | None, verb: str) -> dict[str, Any] | None:
         if choice is None:
             return None
         sizes = self._two_phase.last.get(verb) if self._two_phase is not None and choice.way == "aggregate" else None

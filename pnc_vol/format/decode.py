@@ -39,7 +39,7 @@ from pnc_vol.format.model import (
     Var,
     Widths,
 )
-from pnc_vol.format.source import NUL, Guess, Hints, Source, Where
+from pnc_vol.format.source import NUL, DecodingHints, Guess, Source, Where
 
 __all__ = ["MAX_HEADER_BYTES", "Decoded", "Reader", "decode"]
 
@@ -79,7 +79,7 @@ def decode(
     max_header_bytes: int = MAX_HEADER_BYTES,
     tolerant_order: bool = False,
     max_name: int = MAX_NAME,
-    hints: Hints | None = None,
+    hints: DecodingHints | None = None,
 ) -> Decoded:
     """Decode the header of a file.
 
@@ -95,7 +95,7 @@ def decode(
         Accept variables that lie in another order than they are defined in. They must still not overlap.
     max_name : int
         Bytes of the longest name that is accepted.
-    hints : Hints, what makes it faster.
+    hints : DecodingHints, what makes it faster.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def examine(
     max_header_bytes: int = MAX_HEADER_BYTES,
     tolerant_order: bool = False,
     max_name: int = MAX_NAME,
-    hints: Hints | None = None,
+    hints: DecodingHints | None = None,
 ) -> tuple[Decoded, tuple[Finding, ...]]:
     """Decode like `decode`, but return contradictions between fields as findings with severity ``"error"``."""
     # A view may be of a whole file: no more of it is copied than a header may have.

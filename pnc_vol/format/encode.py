@@ -136,7 +136,7 @@ def with_zero_begins(header: Header, order: Order) -> bytes:
     """
     check_limits(header)
     widths = LITTLE if order == "little" else WIDTHS[5]
-    made = bytearray().join(_Writer(widths).header(header))
+    made = bytearray().join(_HeaderWriter(widths).header(header))
     pack_into(widths.number.format, made, 4, header.numrecs)
     return bytes(made)
 
@@ -282,7 +282,7 @@ def _encoded(header: Header) -> Encoded:
     """The bytes of a header's objects, made if nobody needed them before."""
     found: Encoded | None = header.facts.encoded
     if found is None:
-        pieces = _Writer(WIDTHS[header.version]).header(header)
+        pieces = _HeaderWriter(WIDTHS[header.version]).header(header)
         ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
         found = header.facts.encoded = Encoded(ends, [*pieces])
     return found
@@ -330,7 +330,7 @@ def take_as_read(header: Header, encoded: bytes) -> bool:
         check_decoded(header)
     except DefinitionError:
         return False
-    attrs_at = len(_Writer(w).dimensions(header))
+    attrs_at = len(_HeaderWriter(w).dimensions(header))
     at = np.concatenate(([attrs_at, var_at[0] - w.listing.size], entries))
     header.facts.encoded = Encoded(at, [encoded], header.vars, len(header.vars))
     return True
@@ -387,7 +387,7 @@ def with_changes(
 
 def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
     """The bytes of a header that was made of another one; those of its attributes that are new are checked."""
-    writer, known = _Writer(WIDTHS[old.version]), _encoded(old)
+    writer, known = _HeaderWriter(WIDTHS[old.version]), _encoded(old)
     w, at, n = writer.w, known.at, len(old.vars)
     changes, carried = list[_Change](), known.begins_of(old.vars)
     if len(new.dims) != len(old.dims):
@@ -445,7 +445,7 @@ def _pieces(base: bytes, changes: Iterable[_Change]) -> list[_Piece]:
 
 
 def _list_changes(
-    writer: _Writer, start: int, end: int, old: tuple[Attr, ...], new: tuple[Attr, ...], owner: str
+    writer: _HeaderWriter, start: int, end: int, old: tuple[Attr, ...], new: tuple[Attr, ...], owner: str
 ) -> list[_Change]:
     """What makes one list of attributes, from `start` to `end`, of another one."""
     front = _same_front(old, new)
@@ -501,7 +501,7 @@ def changed_parts(old: bytes, new: bytes, header: Header | None = None) -> Parts
     encoded: Encoded | None = None if header is None else header.facts.encoded
     if encoded is not None and old and encoded.base is old:
         changes, encoded.base, encoded.changes = encoded.changes, b"", ()
-        return _told_parts(changes, old, new)
+        return _listed_parts(changes, old, new)
     behind = 12 if new[3:4] == b"\x05" else 8
     n = min(len(old), len(new)) - behind
     if old[:4] != new[:4] or n < 0:
@@ -526,7 +526,7 @@ def changed_parts(old: bytes, new: bytes, header: Header | None = None) -> Parts
     return found
 
 
-def _told_parts(changes: Iterable[_Change], old: bytes, new: bytes) -> Parts:
+def _listed_parts(changes: Iterable[_Change], old: bytes, new: bytes) -> Parts:
     """The same, of a header that these changes made; the first one that moves others is in the last part."""
     behind = 12 if new[3:4] == b"\x05" else 8
     found = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
@@ -558,7 +558,7 @@ def _merged(parts: Sequence[tuple[int, int, int]]) -> Parts:
 # -------------------------------------------------------------------------------------------------------- the grammar
 
 
-class _Writer:
+class _HeaderWriter:
     """Encodes objects; repeated names, and what variables of one kind have in common, are encoded once."""
 
     def __init__(self, widths: Widths) -> None:

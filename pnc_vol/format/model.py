@@ -48,9 +48,9 @@ __all__ = [
     "WIDTHS",
     "Attr",
     "Dim",
-    "Facts",
     "Finding",
     "Header",
+    "HeaderFacts",
     "NCType",
     "Order",
     "Var",
@@ -118,7 +118,7 @@ class Var(NamedTuple):
     begin: int = -1
 
 
-class Facts:
+class HeaderFacts:
     """What follows from the definitions of a header, found once; None until somebody asks.
 
     Headers that differ in begins and in the number of records alone have one of these in common. So nothing here may
@@ -147,7 +147,7 @@ class Header:
 
     version : int, 1, 2 or 5 (CDF-1, CDF-2, CDF-5).
     numrecs : int, records that the file holds.
-    facts : Facts
+    facts : HeaderFacts
     """
 
     version: int
@@ -155,7 +155,7 @@ class Header:
     dims: tuple[Dim, ...] = ()
     attrs: tuple[Attr, ...] = ()
     vars: tuple[Var, ...] = ()
-    facts: Facts = field(default_factory=Facts, init=False, compare=False, repr=False)
+    facts: HeaderFacts = field(default_factory=HeaderFacts, init=False, compare=False, repr=False)
 
     def with_numrecs(self, numrecs: int) -> Header:
         """The same definitions with another number of records."""

@@ -25,7 +25,7 @@ from pnc_vol.format.model import (
     Widths,
 )
 
-__all__ = ["NUL", "Guess", "Hints", "Source", "Where", "text_of"]
+__all__ = ["NUL", "DecodingHints", "Guess", "Source", "Where", "text_of"]
 
 Where = tuple[Any, ...]
 """A place in a header, spelled only when it is needed: see `text_of`."""
@@ -36,7 +36,7 @@ NUL = (b"", b"\0", b"\0\0", b"\0\0\0")
 _TAGS = {DIMENSION: "NC_DIMENSION (10)", VARIABLE: "NC_VARIABLE (11)", ATTRIBUTE: "NC_ATTRIBUTE (12)"}
 
 
-class Hints(NamedTuple):
+class DecodingHints(NamedTuple):
     """What makes decoding faster, and changes nothing of what is found.
 
     like : sequence of (bytes, tuple of Attr)
@@ -69,7 +69,7 @@ class Source:
     file_size, limit : int, bytes.
     max_name : int, bytes.
     findings : list of Finding
-    hints : Hints
+    hints : DecodingHints
     w : Widths, of the version that the bytes begin with, unless others are given.
     """
 
@@ -80,7 +80,7 @@ class Source:
         self.end = min(len(data), file_size, limit)
         self.max_name = max_name
         self.findings: list[Finding] = []
-        self.hints = Hints()
+        self.hints = DecodingHints()
         version = _version(data, file_size)
         self.w: Widths = widths or WIDTHS[version]
 
@@ -252,11 +252,11 @@ def _version(data: bytes, file_size: int) -> int:
     if len(magic) < 4 <= file_size:
         raise NeedBytes(min(file_size, 4096))
     if magic[:3] == b"CDF" and len(magic) == 4:
-        said = f"has version byte {magic[3]}; versions 1, 2 and 5 exist"
+        problem = f"has version byte {magic[3]}; versions 1, 2 and 5 exist"
     elif _is_hdf5(data):
-        said = "is an HDF5 file; open it with h5py, or convert it with 'pnc-vol convert'"
+        problem = "is an HDF5 file; open it with h5py, or convert it with 'pnc-vol convert'"
     elif not magic:
-        said = "is empty"
+        problem = "is empty"
     else:
-        said = f"begins with {magic!r}, not with 'CDF'"
-    raise NotCDFError(f"Not a NetCDF classic file: it {said}.", offset=0, field="magic", value=magic)
+        problem = f"begins with {magic!r}, not with 'CDF'"
+    raise NotCDFError(f"Not a NetCDF classic file: it {problem}.", offset=0, field="magic", value=magic)

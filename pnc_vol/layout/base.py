@@ -47,9 +47,9 @@ __all__ = [
     "Grid",
     "Layout",
     "LostRecords",
+    "NeverWritten",
     "Place",
     "Places",
-    "Unwritten",
     "extents_of_rows",
     "table_of",
 ]
@@ -252,7 +252,7 @@ class Region(NamedTuple):
     stride: int
 
 
-class Unwritten(NamedTuple):
+class NeverWritten(NamedTuple):
     """What bytes hold that nobody wrote.
 
     reads_zero : bool, all of them read as zero, but for `stale_gaps`.
@@ -278,7 +278,7 @@ class Layout(abc.ABC):
     itemsizes : list of int, bytes of an element of each variable, as the file has it.
     records : int
         Records that may hold data: those of the header, or more if data was written before a flush.
-    unwritten : Unwritten, what bytes hold that nobody wrote.
+    unwritten : NeverWritten, what bytes hold that nobody wrote.
     drained : bool, data was written since the last flush.
     facts : dict, what reads look up once of each variable; begins empty.
     written : dict of uid to Runs
@@ -316,7 +316,7 @@ class Layout(abc.ABC):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.unwritten = Unwritten()
+        self.unwritten = NeverWritten()
 
     # ------------------------------------------------------------------------- what a subclass answers
 
@@ -415,7 +415,7 @@ class Layout(abc.ABC):
         # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
         deleted = not self.maps.keys() <= set(uids)
         old = self.unwritten
-        made.unwritten = Unwritten(old.reads_zero and not deleted, old.stale_gaps or deleted)
+        made.unwritten = NeverWritten(old.reads_zero and not deleted, old.stale_gaps or deleted)
         made.adopt(header, uids, datasets)
         return made
 
@@ -441,13 +441,13 @@ class Layout(abc.ABC):
 
         Of layouts with records None as well: a variable with records moves those of others.
         """
-        n, mine, its = len(other.uids), self.header, other.header
+        n, own, its = len(other.uids), self.header, other.header
         if len(self.uids) <= n or self.record_uids or other.record_uids or other.drained or not self.self_contained:
             return None
         if self._extends is other.itemsizes:
             return self.uids[n:]
         # Most are the same objects: that takes few nanoseconds for each.
-        same = self.uids[:n] == other.uids and mine.vars[:n] == its.vars and mine.dims[: len(its.dims)] == its.dims
+        same = self.uids[:n] == other.uids and own.vars[:n] == its.vars and own.dims[: len(its.dims)] == its.dims
         return self.uids[n:] if same else None
 
     def _with_header(self, header: Header) -> Layout:

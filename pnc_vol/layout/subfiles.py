@@ -146,5 +146,5 @@ def by_file(extents: Extents, *, always: bool = False) -> Iterator[tuple[int, Ex
         yield first, Extents(extents.offset & OFFSET, extents.length, extents.place)
         return
     for n in distinct(np.append(number, 0) if always else number).tolist():
-        mine = np.flatnonzero(number == n)
-        yield n, Extents(extents.offset[mine] & OFFSET, extents.length[mine], extents.place[mine])
+        chosen = np.flatnonzero(number == n)
+        yield n, Extents(extents.offset[chosen] & OFFSET, extents.length[chosen], extents.place[chosen])

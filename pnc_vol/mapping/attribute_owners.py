@@ -52,11 +52,11 @@ def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, .
 def with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker: dict[str, Any]) -> tuple[Attr, ...]:
     """Attributes with that of a fill value, one element as in the file; what it does not say goes to the marker."""
     fill = fill[: element.itemsize].ljust(element.itemsize, b"\0")
-    said = next((attr for attr in written if attr.name == conventions.FILL), None)
+    stored = next((attr for attr in written if attr.name == conventions.FILL), None)
     wanted = conventions.fill_attr(fill, element)
-    if said is None and wanted is not None:
+    if stored is None and wanted is not None:
         return (*written, wanted)
-    if said != wanted or wanted is None:
+    if stored != wanted or wanted is None:
         marker["fill"] = fill.rstrip(b"\0").hex()
     return written
 
@@ -133,7 +133,7 @@ def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
     tree : Tree
     groups : what `_groups_below` finds below its root
     """
-    met: dict[int, list[str]] = {id(tree.root): []}
+    visited: dict[int, list[str]] = {id(tree.root): []}
     entries: list[Any] = list(dict.values(tree.datasets))
     for node in entries:
         # Those that are not made are in the root. A part of another dataset names no group: its parent is that dataset
@@ -141,15 +141,15 @@ def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
         if type(node) is tuple or type(node.parent) is not GroupNode:
             continue
         group, new = node.parent, []
-        while id(group) not in met:
+        while id(group) not in visited:
             new.append(group)
             assert group.parent is not None
             group = group.parent
         for group in reversed(new):
-            met[id(group)] = []
-            met[id(group.parent)].append(group.name)
+            visited[id(group)] = []
+            visited[id(group.parent)].append(group.name)
     return all(
-        [name for name, child in dict.items(group.children) if isinstance(child, GroupNode)] == met.get(id(group))
+        [name for name, child in dict.items(group.children) if isinstance(child, GroupNode)] == visited.get(id(group))
         for group in (tree.root, *groups)
     )
 
@@ -244,9 +244,9 @@ def share_attrs(header: Header, tree: Tree, about: Any) -> None:
         owner = _owner(tree, markers.get(attr.name, NO_MARKERS), attr)
         owned.setdefault(id(owner), (owner, []))[1].append(attr)
     for group, attrs in owned.values():
-        mine = {attr.name: _without_owner(markers[attr.name]) for attr in attrs if attr.name in markers}
+        kept = {attr.name: _without_owner(markers[attr.name]) for attr in attrs if attr.name in markers}
         about = About(f"group {shown(group.path)}", tree.findings)
-        group.known_attrs = Attributes(tuple(attrs), {k: v for k, v in mine.items() if v}, renamed, about)
+        group.known_attrs = Attributes(tuple(attrs), {k: v for k, v in kept.items() if v}, renamed, about)
 
 
 def _owner(tree: Tree, marker: Marker, attr: Attr) -> Node:

@@ -101,8 +101,8 @@ def derive(code: int, sizes: tuple[int, ...], names: tuple[str, ...], attrs: Seq
         # xarray and netCDF4 write `_Encoding` on strings of varying length; characters without it are just that.
         return _string(*_width_dim(sizes, names), *(("utf-8", "vlen_string") if utf8 else ("ascii", "string")))
     if code == BYTE:
-        said = _attr(attrs, "dtype")
-        return element_for(bool) if said is not None and said[1:] == (CHAR, 4, b"bool") else _number(code)
+        marker = _attr(attrs, "dtype")
+        return element_for(bool) if marker is not None and marker[1:] == (CHAR, 4, b"bool") else _number(code)
     if code in (FLOAT, DOUBLE) and names and names[-1] == COMPLEX_DIM and sizes[-1] == 2:
         return element_for("c8" if code == FLOAT else "c16")
     return _number(code)
@@ -177,9 +177,11 @@ def _marked_element(
 _DESCRIBED = RAW_KINDS | {"composite"}
 
 
-def _described(code: int, sizes: tuple[int, ...], names: tuple[str, ...], kind: str, said: Any) -> Element | None:
+def _described(
+    code: int, sizes: tuple[int, ...], names: tuple[str, ...], kind: str, description: Any
+) -> Element | None:
     """The element of a type that the marker describes, if the variable can hold it."""
-    dtype = _describe().undescribe(said)
+    dtype = _describe().undescribe(description)
     if dtype is None:
         return None
     try:

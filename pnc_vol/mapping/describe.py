@@ -66,55 +66,55 @@ def describe(dtype: Any) -> Any:
     return dt.str
 
 
-def undescribe(said: Any) -> Dtype | None:
+def undescribe(description: Any) -> Dtype | None:
     """The dtype that `describe` was given; None for anything else."""
     try:
-        return _read(said, 0)
+        return _read(description, 0)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
         return None
 
 
-def _read(said: Any, depth: int) -> Dtype:
+def _read(description: Any, depth: int) -> Dtype:
     if depth > _DEEPEST:
         raise ValueError("too deep")
-    if isinstance(said, str):
-        if not _PLAIN.fullmatch(said):
+    if isinstance(description, str):
+        if not _PLAIN.fullmatch(description):
             raise ValueError("no plain type")
-        return np.dtype(said)
-    if "fields" in said:
-        return _compound(said, depth)
-    if "shape" in said:
-        shape = said["shape"]
+        return np.dtype(description)
+    if "fields" in description:
+        return _compound(description, depth)
+    if "shape" in description:
+        shape = description["shape"]
         if not isinstance(shape, list) or not 0 < len(shape) <= 32 or not all(type(n) is int and n > 0 for n in shape):
             raise ValueError("shape")
-        base = _read(said["base"], depth + 1)
+        base = _read(description["base"], depth + 1)
         if base.itemsize * int(np.prod(shape, dtype=object)) > _LARGEST:
             raise ValueError("size")
         return np.dtype((base, tuple(shape)))
-    if "enum" in said:
-        if not all(type(value) is int for value in said["enum"].values()):
+    if "enum" in description:
+        if not all(type(value) is int for value in description["enum"].values()):
             raise ValueError("enum")
-        base = _read(said["base"], depth + 1)
+        base = _read(description["base"], depth + 1)
         if base.kind not in "iu":
             raise ValueError("enum")
-        return with_metadata(base, {"enum": dict(said["enum"])})
-    if "string" in said:
-        if said["string"] not in ("utf-8", "ascii"):
+        return with_metadata(base, {"enum": dict(description["enum"])})
+    if "string" in description:
+        if description["string"] not in ("utf-8", "ascii"):
             raise ValueError("string")
-        length = said.get("length")
+        length = description.get("length")
         if length is not None and not (type(length) is int and 0 < length < _LARGEST):
             raise ValueError("length")
-        return string_dtype(said["string"], length)
-    if "vlen" in said:
-        return with_metadata("O", {"vlen": _read(said["vlen"], depth + 1)})
-    if "ref" in said:
-        return with_metadata("O", {"ref": {"object": Reference, "region": RegionReference}[said["ref"]]})
-    base = _read(said["opaque"], depth + 1)
+        return string_dtype(description["string"], length)
+    if "vlen" in description:
+        return with_metadata("O", {"vlen": _read(description["vlen"], depth + 1)})
+    if "ref" in description:
+        return with_metadata("O", {"ref": {"object": Reference, "region": RegionReference}[description["ref"]]})
+    base = _read(description["opaque"], depth + 1)
     return with_metadata(base, {"h5py_opaque": True})
 
 
-def _compound(said: Any, depth: int) -> Dtype:
-    fields, size = said["fields"], said["size"]
+def _compound(description: Any, depth: int) -> Dtype:
+    fields, size = description["fields"], description["size"]
     if not isinstance(fields, list) or not 0 < len(fields) <= _MOST_FIELDS or type(size) is not int:
         raise ValueError("fields")
     if size > _LARGEST or not all(isinstance(name, str) and type(at) is int and at >= 0 for name, _, at in fields):
@@ -126,7 +126,7 @@ def _compound(said: Any, depth: int) -> Dtype:
             "offsets": [at for _, _, at in fields],
             "itemsize": size,
         },
-        align=said.get("aligned") is True,
+        align=description.get("aligned") is True,
     )
     if _too_sparse(made):
         raise ValueError("padding")

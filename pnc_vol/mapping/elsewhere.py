@@ -160,16 +160,17 @@ class Elsewhere(NamedTuple):
 
     def marker(self) -> dict[str, Any]:
         """What the marker says of it."""
-        said: dict[str, Any] = {}
+        described: dict[str, Any] = {}
         if self.fill is not None:
-            said["fill"] = self.fill.hex()
+            described["fill"] = self.fill.hex()
         if self.segments is not None:
-            said["raw"] = [list(segment) for segment in self.segments]
+            described["raw"] = [list(segment) for segment in self.segments]
         if self.sources is not None:
-            said["virtual"] = [
-                {"to": _said(one.to), "file": one.file, "name": one.name, "of": _said(one.of)} for one in self.sources
+            described["virtual"] = [
+                {"to": _description(one.to), "file": one.file, "name": one.name, "of": _description(one.of)}
+                for one in self.sources
             ]
-        return said
+        return described
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -233,21 +234,21 @@ def read_marker(tree: Tree, uid: int, name: str, marker: Mapping[str, Any]) -> E
 
 
 def _read(tree: Tree, uid: int, name: str, marker: Mapping[str, Any]) -> ElsewhereNode:
-    said, shape = marker["elsewhere"], _shape(marker["shape"])
+    described, shape = marker["elsewhere"], _shape(marker["shape"])
     dtype = undescribe(marker["dtype"])
-    if dtype is None or len([key for key in ("raw", "virtual") if key in said]) != 1:
+    if dtype is None or len([key for key in ("raw", "virtual") if key in described]) != 1:
         raise ValueError("no type, or no place")
     element = element_of(dtype)
-    fill = bytes.fromhex(said["fill"]) if "fill" in said else None
+    fill = bytes.fromhex(described["fill"]) if "fill" in described else None
     if fill is not None and (len(fill) != element.dtype.itemsize or element.dtype.hasobject):
         raise ValueError("fill")
     away = Elsewhere(shape, fill)
-    if "raw" in said:
-        away = away._replace(segments=tuple(_segment(*one) for one in said["raw"]))
+    if "raw" in described:
+        away = away._replace(segments=tuple(_segment(*one) for one in described["raw"]))
         if element.dtype.hasobject:
             raise ValueError("objects in raw files")
     else:
-        away = away._replace(sources=tuple(_source(one, shape) for one in said["virtual"]))
+        away = away._replace(sources=tuple(_source(one, shape) for one in described["virtual"]))
     node = _node(tree, "", uid, element, away)
     node.cdf_name = name
     if "max" in marker:
@@ -262,12 +263,12 @@ def _is_size(value: Any) -> bool:
     return type(value) is int and 0 <= value < _LARGEST
 
 
-def _shape(said: Any) -> Shape:
-    if not isinstance(said, list) or len(said) > MOST_AXES or not all(map(_is_size, said)):
+def _shape(described: Any) -> Shape:
+    if not isinstance(described, list) or len(described) > MOST_AXES or not all(map(_is_size, described)):
         raise ValueError("shape")
-    if prod(n or 1 for n in said) >= _LARGEST:
+    if prod(n or 1 for n in described) >= _LARGEST:
         raise ValueError("size")
-    return tuple(said)
+    return tuple(described)
 
 
 def _segment(file: Any, offset: Any, nbytes: Any) -> Segment:
@@ -276,10 +277,10 @@ def _segment(file: Any, offset: Any, nbytes: Any) -> Segment:
     return Segment(file, offset, nbytes)
 
 
-def _source(said: Any, shape: Shape) -> Source:
-    if not is_text(said["file"]) or not is_text(said["name"]) or not said["file"]:
+def _source(described: Any, shape: Shape) -> Source:
+    if not is_text(described["file"]) or not is_text(described["name"]) or not described["file"]:
         raise ValueError("source")
-    found = Source(_region(said["to"]), said["file"], said["name"], _region(said["of"]))
+    found = Source(_region(described["to"]), described["file"], described["name"], _region(described["of"]))
     if problem(found, shape):
         raise ValueError("source")
     return found
@@ -299,13 +300,13 @@ def problem(source: Source, shape: Shape) -> str:
     return ""
 
 
-def _said(region: Region) -> dict[str, Any]:
+def _description(region: Region) -> dict[str, Any]:
     return {"shape": list(region.shape), "axes": [list(along) if isinstance(along, Evenly) else {"list": list(along)}
                                                    for along in region.axes]}  # fmt: skip
 
 
-def _region(said: Any) -> Region:
-    shape, axes = _shape(said["shape"]), tuple(map(_along, said["axes"]))
+def _region(described: Any) -> Region:
+    shape, axes = _shape(described["shape"]), tuple(map(_along, described["axes"]))
     region = Region(shape, axes)
     if len(axes) != len(shape) or sum(isinstance(a, Evenly) and a.count is None for a in axes) > 1:
         raise ValueError("axes")
@@ -314,13 +315,13 @@ def _region(said: Any) -> Region:
     return region
 
 
-def _along(said: Any) -> Along:
-    if isinstance(said, dict):
-        found = said["list"]
+def _along(described: Any) -> Along:
+    if isinstance(described, dict):
+        found = described["list"]
         if not all(map(_is_size, found)) or any(b <= a for a, b in itertools.pairwise(found)):
             raise ValueError("list")
         return tuple(found)
-    start, stride, count, block = said
+    start, stride, count, block = described
     if not (_is_size(start) and _is_size(stride) and _is_size(block) and (count is None or _is_size(count))):
         raise ValueError("blocks")
     if min(block, stride) < 1 or (block > stride and count != 1):

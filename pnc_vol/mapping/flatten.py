@@ -427,11 +427,11 @@ def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None])
         found = _resized(flat, tree, changed.resized)
         if found is None:
             return None
-        lengths, numrecs, told = found
-        if not (told or nodes or grouped or changed.added):
+        lengths, numrecs, changed_nodes = found
+        if not (changed_nodes or nodes or grouped or changed.added):
             # Records alone: no variable is looked at.
             return flat._replace(header=header.with_numrecs(numrecs), lengths=lengths)
-        nodes |= told
+        nodes |= changed_nodes
     if len(nodes) > most:
         return None
     if nodes and not flat.numbers:
@@ -535,11 +535,11 @@ def _resized(
     lengths, old = dict(flat.lengths), flat.header.numrecs
     # Those that are written together have the same two numbers: all else is done once for all of them.
     alike: dict[tuple[int, int], list[DatasetNode]] = {}
-    told: dict[int, DatasetNode] = {}
+    changed_nodes: dict[int, DatasetNode] = {}
     for node, before in resized.items():
         shape = node.shape
         if node.is_placeholder or shape is None:
-            told[node.uid] = node
+            changed_nodes[node.uid] = node
         else:
             alike.setdefault((before, shape[0]), []).append(node)
     for (before, _), nodes in alike.items():
@@ -553,5 +553,5 @@ def _resized(
         return None
     for (before, now), nodes in alike.items():
         if before != old or now != numrecs:
-            told.update([(node.uid, node) for node in nodes])
-    return lengths, numrecs, told
+            changed_nodes.update([(node.uid, node) for node in nodes])
+    return lengths, numrecs, changed_nodes

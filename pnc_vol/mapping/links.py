@@ -112,12 +112,12 @@ def dump_links(tree: Tree) -> dict[str, Any]:
     return found
 
 
-def read_links(tree: Tree, said: Any, findings: list[str]) -> None:
+def read_links(tree: Tree, marker: Any, findings: list[str]) -> None:
     """Add the links that a file has to the tree."""
-    if not isinstance(said, dict):
+    if not isinstance(marker, dict):
         findings.append("the file: links of its marker is not an object; it is ignored")
         return
-    for path, about in said.items():
+    for path, about in marker.items():
         steps = split_path(path)
         group = _group(tree, steps[:-1]) if steps else None
         entry = _entry(tree, about, group, steps[-1]) if steps and group is not None else None

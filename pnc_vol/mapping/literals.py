@@ -49,10 +49,10 @@ def to_attr(
 
 def from_attr(attr: Attr, marker: Mapping[str, Any]) -> tuple[Dtype, tuple[int, ...] | None, NDArray[Any] | None]:
     """As `attribute_encoding.from_attr`; whatever does not fit is a ValueError, or another error of `from_text`."""
-    said = undescribe(marker.get("dtype"))
-    if said is None or attr.type != CHAR:
+    described = undescribe(marker.get("dtype"))
+    if described is None or attr.type != CHAR:
         raise ValueError("dtype")
-    dtype = element_for(said).dtype
+    dtype = element_for(described).dtype
     if marker.get("null") is True and not attr.nelems:
         return dtype, None, None
     shape = marker.get("shape", [])

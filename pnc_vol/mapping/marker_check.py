@@ -99,8 +99,8 @@ def _of_marker(where: str, marker: Mapping[str, Any], attrs: tuple[Attr, ...], k
         yield f"{where}: key {shown(key)} of its marker is unknown; it is ignored"
     about = marker.get("attrs")
     names = {attr.name for attr in attrs}
-    for name, said in about.items() if isinstance(about, dict) else ():
+    for name, value in about.items() if isinstance(about, dict) else ():
         if name not in names:
             yield f"{where}: attrs of its marker names {shown(name)}, which is not one of its attributes; it is ignored"
-        for key in said.keys() - ATTRIBUTE_KEYS if isinstance(said, dict) else ():
+        for key in value.keys() - ATTRIBUTE_KEYS if isinstance(value, dict) else ():
             yield f"{where}: key {shown(key)} of its marker for attribute {shown(name)} is not known; it is ignored"

@@ -56,7 +56,7 @@ def declare(tree: Tree, name: str, size: int | None) -> None:
             return
         if known.name == name:
             raise DefinitionError(
-                f"dimension {name!r} has {_told(known.size)} in this file, {_told(dim.size)} was asked"
+                f"dimension {name!r} has {_size_text(known.size)} in this file, {_size_text(dim.size)} was asked"
             )
         if not known.size and not dim.size:
             raise DefinitionError(
@@ -118,7 +118,7 @@ def _checked(node: DatasetNode, names: Sequence[str]) -> tuple[tuple[str, str | 
         check_name(name)
         if declared.get(name, size) != size:
             raise DefinitionError(
-                f"{node.path}: dimension {name!r} has {_told(declared[name])}, the axis {_told(size)}"
+                f"{node.path}: dimension {name!r} has {_size_text(declared[name])}, the axis {_size_text(size)}"
             )
     if len(given) > len(shape):
         node.element = node.element._replace(trailing_names=given[len(shape) :])
@@ -143,5 +143,5 @@ def _attach(node: DatasetNode, scales: Iterable[DatasetNode]) -> None:
                     axis.scales.append(scale)
 
 
-def _told(size: int) -> str:
+def _size_text(size: int) -> str:
     return f"length {size}" if size else "records"

@@ -37,11 +37,11 @@ def refresh_tree(tree: Tree, new: Tree) -> None:
     """
     read_all(tree)
     read_all(new)
-    mine = {(type(node), node.path): node for node in _all(tree)}
+    existing = {(type(node), node.path): node for node in _all(tree)}
     theirs = _all(new)
     kept: dict[int, Node] = {}
     for node in theirs:
-        same = mine.get((type(node), node.path))
+        same = existing.get((type(node), node.path))
         kept[id(node)] = node if same is None else same
     for node in theirs:
         target = kept[id(node)]

@@ -87,10 +87,10 @@ def from_header(header: Header, *, separator: str = "_") -> Tree:
     >>> tree.root.children["x"].shape, tree.root.children["x"].scale
     ((3,), 'x')
     """
-    return _Reader(header, separator).read()
+    return _TreeReader(header, separator).read()
 
 
-class _Reader:
+class _TreeReader:
     """One reading of one header."""
 
     def __init__(self, header: Header, separator: str) -> None:
@@ -427,11 +427,11 @@ class _Reader:
 
 
 def _plan_key(var: Var, marker: Marker) -> Any:
-    """What `_Reader._plan` depends on; variables that differ in nothing of it share a plan."""
-    said = [(key, marker[key]) for key in TYPE_KEYS if key in marker]
-    if not all(isinstance(value, str) for _, value in said):
+    """What `_TreeReader._plan` depends on; variables that differ in nothing of it share a plan."""
+    typed = [(key, marker[key]) for key in TYPE_KEYS if key in marker]
+    if not all(isinstance(value, str) for _, value in typed):
         return id(var)
-    return (var.type, var.dims, *said, *(attr for attr in var.attrs if attr.name in ("_Encoding", "dtype")))
+    return (var.type, var.dims, *typed, *(attr for attr in var.attrs if attr.name in ("_Encoding", "dtype")))
 
 
 def _is_empty_shape(shape: Any, record: bool) -> bool:
@@ -544,8 +544,8 @@ def _parts(node: DatasetNode, marker: Marker, loose: dict[str, DatasetNode]) -> 
     ragged = composite.ragged_base(node.element.dtype) is not None
     found: dict[str, DatasetNode] = {}
     for name, dtype, inner in _wanted(node):
-        said = names.get(name)
-        part = loose.get(said) if isinstance(said, str) else None
+        part_name = names.get(name)
+        part = loose.get(part_name) if isinstance(part_name, str) else None
         if part is None or part.owner is not None or part in found.values():
             return None
         # the type first: it ends a chain of parts that hold each other

@@ -26,7 +26,7 @@ from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import NO_ROWS, Batch, Listed, Rows, UserArrayBatch, make_rows, without
 from pnc_vol.queue.memory import MemoryStore
-from pnc_vol.queue.stores import Backlog, Capabilities, Sorted, Store, lay_over, near
+from pnc_vol.queue.stores import Backlog, Capabilities, SortedRows, Store, lay_over, near
 
 if TYPE_CHECKING:
     from pnc_vol.queue import spill as spilling
@@ -219,8 +219,8 @@ class Queue:
 
     def weight(self) -> tuple[int, int]:
         """Runs and bytes that a flush would write, when the open batch was closed; spilled ones are not counted."""
-        told = [store.weight() for store in self.stores]
-        return self.backlog.rows + sum(runs for runs, _ in told), sum(nbytes for _, nbytes in told)
+        weights = [store.weight() for store in self.stores]
+        return self.backlog.rows + sum(runs for runs, _ in weights), sum(nbytes for _, nbytes in weights)
 
     # ------------------------------------------------------------------------------------ dropping
 
@@ -351,9 +351,9 @@ class Queue:
             else:
                 known = backlog.sorted.get(uid)
                 if known is None:
-                    known = backlog.sorted[uid] = Sorted.of(rows[:0])
+                    known = backlog.sorted[uid] = SortedRows.of(rows[:0])
                 if not known.is_short(len(rows)):
-                    known = backlog.sorted[uid] = Sorted.of(rows)
+                    known = backlog.sorted[uid] = SortedRows.of(rows)
                 found.append((batch, known.near(low, high)))
                 found.append((batch, near(rows[known.count :], low, high)))
         return [item for item in found if len(item[1])]

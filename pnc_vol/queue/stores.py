@@ -43,7 +43,7 @@ __all__ = [
     "ROW_COST",
     "Backlog",
     "Capabilities",
-    "Sorted",
+    "SortedRows",
     "Store",
     "StoreContext",
     "check_name",
@@ -90,7 +90,7 @@ class Backlog:
         Lists of runs of the open batch, of variables that have no rows in it.
     rows : int
         Rows in memory, those of closed batches included.
-    sorted : dict of int to Sorted
+    sorted : dict of int to SortedRows
         Rows of `tables` in order, for reads between posts.
     """
 
@@ -102,7 +102,7 @@ class Backlog:
         self.tables: dict[int, array[int]] = {}
         self.lists = Lists()
         self.rows = 0
-        self.sorted: dict[int, Sorted] = {}
+        self.sorted: dict[int, SortedRows] = {}
 
     def post(self, uid: int, request: int, start: int, count: int, address: int, itemsize: int) -> None:
         """Add one run of elements to the open batch."""
@@ -170,7 +170,7 @@ _LOOKS = 8
 """Times that reads look through rows until they are sorted, which takes as long: most programs read once, if at all."""
 
 
-class Sorted:
+class SortedRows:
     """The first rows of a variable, sorted and without what later ones of them overwrote.
 
     Reads that come between posts would otherwise look through all rows each time.
@@ -188,7 +188,7 @@ class Sorted:
         self.begin, self.end, self.place, self.width = begin, end, place, width
 
     @classmethod
-    def of(cls, rows: Rows) -> Sorted:
+    def of(cls, rows: Rows) -> SortedRows:
         """Sort rows that stand in the order of posting."""
         widths = rows[:, 4]
         if not len(rows) or bool((widths != widths[0]).any()):
@@ -257,11 +257,11 @@ def same_width(batch: Batch, uid: int, rows: Rows, itemsize: int) -> tuple[Rows,
     packed = np.zeros((int(counts.sum()), itemsize), np.uint8)
     first = before(counts)
     for width in distinct(rows[:, 4]).tolist():
-        mine = np.flatnonzero(rows[:, 4] == width)
-        n = counts[mine]
+        chosen = np.flatnonzero(rows[:, 4] == width)
+        n = counts[chosen]
         got = np.empty((int(n.sum()), width), np.uint8)
-        batch.copy(uid, got.reshape(-1), before(n) * width, rows[mine, 3], n * width)
-        to = np.repeat(first[mine] - before(n), n) + np.arange(len(got))
+        batch.copy(uid, got.reshape(-1), before(n) * width, rows[chosen, 3], n * width)
+        to = np.repeat(first[chosen] - before(n), n) + np.arange(len(got))
         packed[to, : min(width, itemsize)] = got[:, :itemsize]
     even = rows.copy()
     even[:, 3] = first * itemsize

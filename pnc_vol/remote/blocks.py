@@ -101,7 +101,7 @@ class BlockCache:
         """
         found: dict[int, Bytes] = {}
         while len(found) < len(numbers):
-            mine: list[int] = []
+            claimed: list[int] = []
             others: list[threading.Event] = []
             ready = threading.Event()
             with self._lock:
@@ -114,15 +114,15 @@ class BlockCache:
                         others.append(self._coming[number])
                     else:
                         self._coming[number] = ready
-                        mine.append(number)
-            if mine:
+                        claimed.append(number)
+            if claimed:
                 try:
-                    got = self._fetched(mine)
+                    got = self._fetched(claimed)
                     found.update(got)
                     self._keep(got)
                 finally:
                     with self._lock:
-                        for number in mine:
+                        for number in claimed:
                             del self._coming[number]
                     ready.set()
             for other in others:

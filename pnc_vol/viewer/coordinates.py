@@ -24,7 +24,7 @@ import numpy.typing as npt
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.mapping.dtypes import check_enum_dtype
 
-__all__ = ["Axis", "Decoding", "axes_of", "is_numeric", "label_of", "place_of"]
+__all__ = ["Decoding", "PlotAxis", "axes_of", "is_numeric", "label_of", "place_of"]
 
 Array = npt.NDArray[Any]
 
@@ -36,7 +36,7 @@ _NORTH = frozenset({"degrees_north", "degree_north", "degree_N", "degrees_N", "d
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class PlotAxis:
     """An axis to draw over.
 
     label : str, with the unit.
@@ -51,7 +51,7 @@ class Axis:
     reversed: bool = False
 
     @classmethod
-    def over(cls, dataset: Any, values: Array, *, upwards: bool = False) -> Axis:
+    def over(cls, dataset: Any, values: Array, *, upwards: bool = False) -> PlotAxis:
         """The axis with the values of a coordinate variable; `upwards`: latitudes rise."""
         units = _text(dataset.attrs, "units")
         turned = bool(upwards and units in _NORTH and values[0] > values[-1])
@@ -150,7 +150,7 @@ def label_of(dataset: Any) -> str:
     return f"{name} ({units})" if units and units != "1" else name
 
 
-def axes_of(dataset: Any, *, even: bool) -> list[Axis]:
+def axes_of(dataset: Any, *, even: bool) -> list[PlotAxis]:
     """The axes of a numeric dataset.
 
     Parameters
@@ -163,21 +163,21 @@ def axes_of(dataset: Any, *, even: bool) -> list[Axis]:
     return [_axis(dataset, number, named, even) for number in range(len(dataset.shape))]
 
 
-def place_of(dataset: Any) -> list[Axis] | None:
+def place_of(dataset: Any) -> list[PlotAxis] | None:
     """Longitudes and latitudes of a dataset of one axis, if ``coordinates`` names both; to be drawn as points."""
     if len(dataset.shape) != 1:
         return None
-    found: dict[str, Axis] = {}
+    found: dict[str, PlotAxis] = {}
     for each in _auxiliary(dataset):
         units = _text(each.attrs, "units")
         which = "x" if units in _EAST else "y" if units in _NORTH else ""
         values = _coordinates(each, dataset.shape[0]) if which else None
         if values is not None and _dimension(each, 0) == _dimension(dataset, 0):
-            found.setdefault(which, Axis.over(each, values))
+            found.setdefault(which, PlotAxis.over(each, values))
     return [found["x"], found["y"]] if len(found) == 2 else None
 
 
-def _axis(dataset: Any, number: int, named: list[Any], even: bool) -> Axis:
+def _axis(dataset: Any, number: int, named: list[Any], even: bool) -> PlotAxis:
     size, dimension = dataset.shape[number], _dimension(dataset, number)
     scales = [dataset.file[path] for path in inspect_hdf5.axis_scales(dataset, number)]
     beside = [each for each in named if dimension and _dimension(each, 0) == dimension]
@@ -188,9 +188,9 @@ def _axis(dataset: Any, number: int, named: list[Any], even: bool) -> Axis:
         if values is None:
             continue
         if even and not _is_even(values):
-            return Axis(f"index of {label_of(each)}, which is not evenly spaced", None)
-        return Axis.over(each, values, upwards=even)
-    return Axis(inspect_hdf5.axis_label(dataset, number) or dimension.rpartition("/")[2], None)
+            return PlotAxis(f"index of {label_of(each)}, which is not evenly spaced", None)
+        return PlotAxis.over(each, values, upwards=even)
+    return PlotAxis(inspect_hdf5.axis_label(dataset, number) or dimension.rpartition("/")[2], None)
 
 
 def _coordinates(dataset: Any, size: int) -> Array | None:

@@ -70,7 +70,7 @@ _CSV = {"Content-Type": "text/csv", "Content-Disposition": 'attachment; filename
 Answer = tuple[bytes, dict[str, str]]
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A request that is answered by an error.
 
     status : HTTPStatus
@@ -156,17 +156,17 @@ class Viewer(socketserver.ThreadingTCPServer):
 
         Raises
         ------
-        Refused
+        RefusedRequest
         """
         if not re.fullmatch(rf"({re.escape(LOOPBACK)}|localhost)(:[0-9]{{1,5}})?", host, re.IGNORECASE):
-            raise Refused(HTTPStatus.FORBIDDEN, f"open it as http://{LOOPBACK}, not as http://{host}")
+            raise RefusedRequest(HTTPStatus.FORBIDDEN, f"open it as http://{LOOPBACK}, not as http://{host}")
         split = urlsplit(target)
         token, slash, route = unquote(split.path)[1:].partition("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
-            raise Refused(HTTPStatus.FORBIDDEN, "the token is wrong: open the address that pnc-vol view printed")
+            raise RefusedRequest(HTTPStatus.FORBIDDEN, "the token is wrong: open the address that pnc-vol view printed")
         if not slash:
             # the page names its files relative to its own address
-            raise Refused(HTTPStatus.MOVED_PERMANENTLY, "the address ends in /", {"Location": f"/{self.token}/"})
+            raise RefusedRequest(HTTPStatus.MOVED_PERMANENTLY, "the address ends in /", {"Location": f"/{self.token}/"})
         route = route.rstrip("/")
         if route in _PAGE:
             name, kind = _PAGE[route]
@@ -181,9 +181,9 @@ class Viewer(socketserver.ThreadingTCPServer):
 
         served = self.files.get(asked("file", ""))
         if route not in ("state", "meta", "attr", "data", "paths"):
-            raise Refused(HTTPStatus.NOT_FOUND, f"there is nothing at {route!r}")
+            raise RefusedRequest(HTTPStatus.NOT_FOUND, f"there is nothing at {route!r}")
         if served is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "File not found: pnc-vol view was started with others")
+            raise RefusedRequest(HTTPStatus.NOT_FOUND, "File not found: pnc-vol view was started with others")
         try:
             if route == "state":
                 return _json(served.state())
@@ -195,16 +195,18 @@ class Viewer(socketserver.ThreadingTCPServer):
                 if route == "meta":
                     return _json(content.metadata())
                 if not isinstance(content, ResolvedEntityContent):
-                    raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"{path} is a link that leads nowhere in this file")
+                    raise RefusedRequest(
+                        HTTPStatus.UNPROCESSABLE_ENTITY, f"{path} is a link that leads nowhere in this file"
+                    )
                 if route == "attr":
                     return _json(content.attributes(query.get("attr_keys")))
                 return _data(content, asked("selection"), asked("format", "json"), asked("dtype"), asked("flatten"))
         except NotFoundError as error:
-            raise Refused(HTTPStatus.NOT_FOUND, str(error)) from error
+            raise RefusedRequest(HTTPStatus.NOT_FOUND, str(error)) from error
         except (IndexError, TypeError, ValueError) as error:
-            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+            raise RefusedRequest(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
         except (OSError, RuntimeError, KeyError, MemoryError) as error:
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{served.path} cannot be read: {error}") from error
+            raise RefusedRequest(HTTPStatus.SERVICE_UNAVAILABLE, f"{served.path} cannot be read: {error}") from error
 
 
 def _data(content: Any, selection: str | None, form: str, dtype: str | None, flatten: str | None) -> Answer:
@@ -242,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
         status = HTTPStatus.OK
         try:
             content, headers = self.server.answer(self.path, self.headers.get("Host", ""))
-        except Refused as refused:
+        except RefusedRequest as refused:
             status = refused.status
             content, headers = _json({"message": str(refused)})
             headers = headers | refused.headers

@@ -26,7 +26,7 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.system import REAL
 from pnc_vol.warn import warn_outside
-from pnc_vol.xarray.jobs import Job, Pending, Progress, Target, by_offset, is_dask, shares, store
+from pnc_vol.xarray.jobs import PendingTarget, Progress, StoreJob, Target, by_offset, is_dask, shares, store
 from pnc_vol.xarray.offsets import PlacedFile, check_ordinary, commit
 from pnc_vol.xarray.regions import Region, sliced
 from pnc_vol.xarray.stored import CODED, StoredEncoding
@@ -44,13 +44,13 @@ from pnc_vol.xarray.variables import (
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["Part", "Writing"]
+__all__ = ["GroupPart", "Writing"]
 
 NAMELESS = "__values__"
 """What xarray calls the variable of an array without a name."""
 
 
-class Part(NamedTuple):
+class GroupPart(NamedTuple):
     """One dataset, and the group that it goes to."""
 
     dataset: xarray.Dataset
@@ -59,7 +59,7 @@ class Part(NamedTuple):
     unlimited: Any
 
 
-class Plan(NamedTuple):
+class GroupPlan(NamedTuple):
     """A part, encoded: what is to be defined and written, and where.
 
     group : str
@@ -91,7 +91,7 @@ class Writing:
     def __init__(
         self,
         file: File,
-        parts: list[Part],
+        parts: list[GroupPart],
         *,
         fresh: bool = True,
         placed: PlacedFile | None = None,
@@ -106,15 +106,15 @@ class Writing:
         self.fill_missing = fill_missing
         self.into = append_dim is not None or (region is not None and not fresh)
         self.progress = Progress(None if placed else progress)
-        self.now: list[Job] = []
-        self.lazy: list[Job] = []
+        self.now: list[StoreJob] = []
+        self.lazy: list[StoreJob] = []
         self.records: dict[str, int] = {}
 
     def write(self) -> None:
         """Define all variables, and write what can be written now; the file is flushed when it is closed."""
         if self.placed is not None:
             check_ordinary(self.file)
-        plans: list[Plan] = []
+        plans: list[GroupPlan] = []
         with self.file.id.check().comm.errors_shared():
             plans += map(self._plan, self.parts)
         for plan in plans:
@@ -153,7 +153,7 @@ class Writing:
 
     # ----------------------------------------------------------------------------------------------- planning
 
-    def _plan(self, part: Part) -> Plan:
+    def _plan(self, part: GroupPart) -> GroupPlan:
         there = None
         if not self.fresh and part.group in self.file:
             there = GroupStore(DummyFileManager(self.file), "", part.group)
@@ -189,7 +189,7 @@ class Writing:
         made, attrs = self._encoded(new, attrs, apart=bool(region))
         encoded.update(made)
         ordered = {name: encoded[name] for name in named}
-        return Plan(part.group, attrs, ordered, there, region, starts, sizes, unlimited)
+        return GroupPlan(part.group, attrs, ordered, there, region, starts, sizes, unlimited)
 
     def _encoded(
         self, new: dict[str, xarray.Variable], attrs: dict[str, Any], *, apart: bool
@@ -328,7 +328,7 @@ class Writing:
 
     # ------------------------------------------------------------------------------------------ definitions
 
-    def _define(self, plan: Plan) -> None:
+    def _define(self, plan: GroupPlan) -> None:
         group = self.file if plan.group == "/" else self.file.require_group(plan.group)
         new = {name: var for name, var in plan.variables.items() if not plan.has(name)}
         definer = Definer(self.file, group, plan.unlimited, plan.sizes)
@@ -341,7 +341,7 @@ class Writing:
             self._define_variable(definer, plan, name, variable)
         definer.attach()
 
-    def _define_variable(self, definer: Definer, plan: Plan, name: str, variable: xarray.Variable) -> None:
+    def _define_variable(self, definer: Definer, plan: GroupPlan, name: str, variable: xarray.Variable) -> None:
         later, dims = self.placed is not None, tuple(map(str, variable.dims))
         full = tuple(plan.sizes.get(dim, n) for dim, n in zip(dims, variable.shape, strict=True))
         apart = any(dim in plan.region for dim in dims)
@@ -368,17 +368,17 @@ class Writing:
             slice(begin, begin + n)
             for begin, n in zip((plan.starts.get(dim, 0) for dim in dims), variable.shape, strict=True)
         )
-        target = Pending(made, full, chars) if later else Target(made, self.progress, chars=chars)
+        target = PendingTarget(made, full, chars) if later else Target(made, self.progress, chars=chars)
         source = variable.data
         if is_dask(source):
             if chars:
                 source = source.rechunk({source.ndim - 1: -1})
-            self.lazy.append(Job(source, target, region, apart))
+            self.lazy.append(StoreJob(source, target, region, apart))
         else:
-            self.now.append(Job(np.asarray(source), target, region, apart))
+            self.now.append(StoreJob(np.asarray(source), target, region, apart))
 
 
-def _unlimited(part: Part) -> set[str]:
+def _unlimited(part: GroupPart) -> set[str]:
     """The dimensions of a dataset that can grow.
 
     Raises

@@ -15,7 +15,17 @@ import numpy as np
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.xarray.offsets import PlacedFile, joined, target_of
 
-__all__ = ["Job", "Pending", "Progress", "Target", "by_offset", "computed_elsewhere", "is_dask", "shares", "store"]
+__all__ = [
+    "PendingTarget",
+    "Progress",
+    "StoreJob",
+    "Target",
+    "by_offset",
+    "computed_elsewhere",
+    "is_dask",
+    "shares",
+    "store",
+]
 
 
 def is_dask(values: Any) -> bool:
@@ -83,7 +93,7 @@ def _bar(done: int, total: int) -> None:
     sys.stderr.flush()
 
 
-class Job(NamedTuple):
+class StoreJob(NamedTuple):
     """An array of dask, and where it is to be stored."""
 
     source: Any
@@ -109,7 +119,7 @@ class Target:
         self._progress.add(nbytes)
 
 
-class Pending(NamedTuple):
+class PendingTarget(NamedTuple):
     """A dataset that has no place in the file yet, and the shape that it will have."""
 
     dataset: Dataset
@@ -117,13 +127,13 @@ class Pending(NamedTuple):
     chars: bool
 
 
-def by_offset(job: Job, file: PlacedFile) -> Job:
+def by_offset(job: StoreJob, file: PlacedFile) -> StoreJob:
     """The same, by the offsets that the header gives now."""
     pending = job.target
     return job._replace(target=target_of(pending.dataset, pending.shape, file, chars=pending.chars))
 
 
-def shares(job: Job, comm: Any) -> Iterator[Job]:
+def shares(job: StoreJob, comm: Any) -> Iterator[StoreJob]:
     """The blocks of an array that a rank computes, if all ranks have the same array."""
     source = job.source
     begins = [np.cumsum((0, *chunks[:-1])) for chunks in source.chunks]
@@ -136,7 +146,7 @@ def shares(job: Job, comm: Any) -> Iterator[Job]:
             yield job._replace(source=source.blocks[index], region=region)
 
 
-def store(jobs: list[Job], *, compute: bool) -> Any:
+def store(jobs: list[StoreJob], *, compute: bool) -> Any:
     """Let dask compute arrays block by block, each to be stored at once; no lock is needed."""
     import dask.array  # an extra: datasets without dask's arrays are written without it
 

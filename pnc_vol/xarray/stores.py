@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 
     from pnc_vol.api.file import File
 
-__all__ = ["Found", "GroupStore", "datasets_of", "group_paths", "node_of"]
+__all__ = ["GroupDataset", "GroupStore", "datasets_of", "group_paths", "node_of"]
 
 
 CHUNK = 16 << 20
 """Bytes that dask is advised to read at once, at most, of a variable that has more."""
 
 
-class Found(NamedTuple):
+class GroupDataset(NamedTuple):
     """A dataset of a group, or a part of one.
 
     name : str, of the variable in xarray.
@@ -98,21 +98,21 @@ def group_paths(node: GroupNode) -> Iterator[str]:
             yield from group_paths(child)
 
 
-def datasets_of(group: GroupNode) -> list[Found]:
+def datasets_of(group: GroupNode) -> list[GroupDataset]:
     """The datasets that are variables of a group, in the order of the file."""
     wanted = {child for child in group.children.values() if isinstance(child, DatasetNode)}
     order = {uid: at for at, uid in enumerate(group.tree.datasets)}
-    found: list[Found] = []
+    found: list[GroupDataset] = []
     for node in sorted(wanted, key=lambda node: order[node.uid]):
         found += _leaves(node.name, (node.path, ()), node)
     return found
 
 
-def _leaves(name: str, where: Where, node: DatasetNode) -> Iterator[Found]:
+def _leaves(name: str, where: Where, node: DatasetNode) -> Iterator[GroupDataset]:
     if node.shape is None:
         return
     if not node.parts:
-        yield Found(name, where, node)
+        yield GroupDataset(name, where, node)
     for part, child in node.parts.items():
         yield from _leaves(f"{name}_{part}", (where[0], (*where[1], part)), child)
 
@@ -148,7 +148,7 @@ class GroupStore(AbstractDataStore):
             made.setdefault(one.name, self._variable(one, dims, records))
         return made
 
-    def _variable(self, one: Found, dims: tuple[str, ...], records: int) -> xarray.Variable:
+    def _variable(self, one: GroupDataset, dims: tuple[str, ...], records: int) -> xarray.Variable:
         node = one.node
         element = node.element
         shape = node.shape or ()
@@ -202,7 +202,7 @@ def _records_of_a_chunk(shape: tuple[int, ...], itemsize: int) -> int:
     return 1 << max(1, CHUNK // record).bit_length() - 1
 
 
-def _shapes(found: list[Found]) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[int, ...]]]:
+def _shapes(found: list[GroupDataset]) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[int, ...]]]:
     """Names and lengths of the axes of each variable, inner ones included; records of all count as one length."""
     records = max((one.node.shape[0] for one in found if one.node.is_record and one.node.shape), default=0)
     for one in found:
@@ -337,13 +337,13 @@ def _named_axes(shapes: Iterable[tuple[tuple[tuple[str, str], ...], tuple[int, .
     sizes: dict[str, int] = {}
     named = []
     for names, shape in shapes:
-        mine: list[str] = []
+        taken: list[str] = []
         for (wanted, given), size in zip(names, shape, strict=True):
-            free = sizes.get(wanted, size) == size and wanted not in mine
+            free = sizes.get(wanted, size) == size and wanted not in taken
             name = wanted if free or wanted == given else given
             number = 2
             while sizes.setdefault(name, size) != size:
                 name, number = f"{given}_{number}", number + 1
-            mine.append(name)
-        named.append(tuple(mine))
+            taken.append(name)
+        named.append(tuple(taken))
     return named

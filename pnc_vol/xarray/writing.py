@@ -31,7 +31,7 @@ import xarray
 from pnc_vol.api.file import File
 from pnc_vol.disk.naming import beside, mode_of_new
 from pnc_vol.system import REAL
-from pnc_vol.xarray.defining import Part, Writing
+from pnc_vol.xarray.defining import GroupPart, Writing
 from pnc_vol.xarray.jobs import computed_elsewhere, is_dask
 from pnc_vol.xarray.offsets import PlacedFile
 from pnc_vol.xarray.regions import Region
@@ -213,7 +213,7 @@ def _absolute(path: Any) -> Any:
 
 def _parts(
     data: Any, group: str | None, encoding: Mapping[Any, Any] | None, unlimited: Any, inherited: bool
-) -> list[Part]:
+) -> list[GroupPart]:
     above = "/" + (group or "").strip("/")
     if isinstance(data, xarray.DataTree):
         by_path, limits = dict(encoding or {}), dict(unlimited or {})
@@ -221,7 +221,7 @@ def _parts(
         if strange:
             raise ValueError(f"unexpected encoding group name(s) provided: {strange}")
         return [
-            Part(
+            GroupPart(
                 node.to_dataset(inherit=inherited or node is data),
                 (above.rstrip("/") + "/" + ("" if node is data else node.relative_to(data))).rstrip("/") or "/",
                 by_path.get(node.path, {}),
@@ -233,7 +233,7 @@ def _parts(
         data = _with_name(data)
     if not isinstance(data, xarray.Dataset):
         raise TypeError(f"{type(data).__name__}: an xarray.Dataset, DataArray or DataTree is needed")
-    return [Part(data, above, encoding or {}, unlimited)]
+    return [GroupPart(data, above, encoding or {}, unlimited)]
 
 
 def _with_name(array: xarray.DataArray) -> xarray.Dataset:

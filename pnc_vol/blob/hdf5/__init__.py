@@ -1,4 +1,4 @@
-"""E3SM-IO's blobs in an HDF5 file: two datasets of bytes, one with the header and one with what each process owns.
+"""E3SM-IO's HDF5 blobs are two datasets of bytes in an HDF5 file: the header, and the elements of each process.
 
 Knows: headers, maps, the container, byte orders. Does not know: ranks, requests.
 

@@ -1,4 +1,4 @@
-"""The HDF5 file around the two datasets of bytes: made and searched by h5py, without their content.
+"""h5py makes and searches the HDF5 file around the two datasets of bytes, without touching their content.
 
 Knows: the names and properties of the two datasets, drivers. Does not know: what is in them.
 
@@ -62,7 +62,7 @@ class Container(NamedTuple):
 
 
 class _Recorder:
-    """A file-like object that keeps what is written to it, and nothing of what is between the pieces."""
+    """A file-like object that keeps the pieces written to it, without the gaps between them."""
 
     def __init__(self) -> None:
         self.pieces: dict[int, bytes] = {}
@@ -91,10 +91,11 @@ class _Recorder:
         pass
 
     def read(self, nbytes: int = -1) -> bytes:
-        raise OSError("a file that is being made is not read")  # h5py takes an object with this method for a file
+        # never called; h5py accepts an object as a file only if it has this method
+        raise OSError("a file that is being made is not read")
 
 
-class _Reading:
+class _DriverReader:
     """A file-like object to read a file of a driver."""
 
     def __init__(self, driver: Driver) -> None:
@@ -152,7 +153,7 @@ def make(header_nbytes: int, data_nbytes: int) -> tuple[Container, list[tuple[in
             data = _create(h5py, f, DATA, data_nbytes)
     except BaseException as error:
         raise _interruption_behind(error) or error from None
-    # Nothing is allocated for a dataset without bytes, so h5py knows no place for it.
+    # HDF5 allocates nothing for a dataset without bytes, so h5py has no offset for it.
     end = header_nbytes if header is None else header + header_nbytes
     container = Container(Stored(header or 0, header_nbytes), Stored(end if data is None else data, data_nbytes))
     return container, sorted(made.pieces.items()), made.nbytes
@@ -195,7 +196,7 @@ def find(driver: Driver, path: str) -> Container:
     """
     h5py = require_h5py(f"Reading {path}")
     try:
-        with h5py.File(_Reading(driver), "r") as f:
+        with h5py.File(_DriverReader(driver), "r") as f:
             header, data = (_stored(h5py, f, name, path) for name in (HEADER, DATA))
     except FormatError:
         raise

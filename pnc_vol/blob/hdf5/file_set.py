@@ -1,14 +1,14 @@
-"""A set of HDF5 blob files: what is posted is kept until the close, and written then, by all ranks together.
+"""A set of HDF5 blob files keeps posted data until the close; then all ranks write the files together.
 
 Knows: the ranks of each subfile, their plans, drivers, fill values. Does not know: users' objects, HDF5.
 
 Rules
 -----
-1. A flush before the last one agrees on definitions and writes nothing: values stay in the queue's store, copied, in
-   memory and then in its spill file. Until the close a rank reads what it wrote itself.
-2. At the close all ranks agree on the maps, by all that was posted, and so on all places; then data are written once,
-   by the rank that has them, wherever they belong. Only where several ranks posted the same elements, what was posted
-   after a flush is written after what was posted before it.
+1. A flush before the close agrees on definitions and writes nothing: copies of the values stay in the queue's store,
+   in memory and then in its spill file. Until the close a rank reads its own posted values only.
+2. At the close all ranks agree on the maps, which follow from everything posted, and so on all file offsets; then
+   each rank writes its data once, in whichever subfile they belong. Only where several ranks posted the same elements,
+   data posted after a flush are written after data posted before it.
 3. Variables that are not partitioned are written to subfile 0, and copied to the others when all ranks have written.
 4. A subfile has a temporary name until all of them are written whole. If something fails, none gets its name.
 """
@@ -174,13 +174,13 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
             self._keep(session, batches)
 
     def _keep(self, session: Session, batches: list[Batch]) -> None:
-        """What was posted stays in the queue; its handles are complete, because their values were copied."""
+        """Keep posted data in the queue and complete their handles, because the values were copied."""
         layout = session.disk.layout
         assert isinstance(layout, Hdf5BlobLayout)
         at = {uid: i for i, uid in enumerate(layout.uids)}
         rank = self.comm.rank
-        mine = {str(at[uid]): [rank, rank] for batch in batches for uid in batch.uids()}
-        posted_by = self.comm.merge("flush posted", mine, _first_and_last)
+        own_posts = {str(at[uid]): [rank, rank] for batch in batches for uid in batch.uids()}
+        posted_by = self.comm.merge("flush posted", own_posts, _first_and_last)
         others = {layout.uids[int(i)] for i, ranks in posted_by.items() if ranks != [rank, rank]}
         self.files.elsewhere = {uid: partial(_posted, session, uid) for uid in others}
         layout.forget_places()
@@ -195,12 +195,12 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         assert own is not None
         posted = PostedRuns(batches)
         decided, lists = self._plan(session, layout, posted)
-        mine = self.files.subfiles[own.number]
+        own_subfile = self.files.subfiles[own.number]
         over = self.driver.file(own.number)
         blob = own.group.rank
-        over.write(*mine.map_rows(blob, lists))
+        over.write(*own_subfile.map_rows(blob, lists))
         self._fill(session.defs.tree.datasets, posted)
-        # What is filled must not come after data of other ranks.
+        # A fill value that is written after another rank's data would destroy them.
         over.drain()
         self.comm.agree("close filled")
         turns = self._in_turns(batches) if decided.overlaps and self.comm.size > 1 else ()
@@ -208,7 +208,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         own.driver.drain()
         self.comm.agree("close written")
         if failures:
-            # Without these the files would not be whole: none gets its name.
+            # A failure here leaves the files incomplete, so it is raised before any of them gets its name.
             return
         self._copy_plain(layout, decided)
         own.driver.end_flush()
@@ -217,7 +217,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         # The data of all ranks are in the files: so is the length that a driver held back till then.
         own.driver.release(_EPOCH)
         if durable or replaces:
-            # What takes the place of other files is on stable storage before.
+            # A file that replaces another one is synced first: after a power failure one of the two is complete.
             self.driver.sync()
             own.driver.sync()
         self.comm.agree("close copied")
@@ -238,17 +238,17 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         canonical, uids = layout.header, layout.uids
         decided = self.agree(session, canonical, uids, posted)
         maps = [decided.maps[k] for k in sorted(decided.maps)]
-        mine, error = None, None
+        entries, error = None, None
         planned: list[Hdf5Subfile] = []
         try:
             # Each rank plans its subfile itself, at the same time as the others; one makes the container.
             planned.append(self._planned(own, canonical, uids, maps, decided))
             if own.root:
-                mine = [self._make_container(own, planned[0])]
+                entries = [self._make_container(own, planned[0])]
         except Exception as reason:
             error = reason
         subfiles: dict[int, Hdf5Subfile] = {}
-        for number, work, stored, value in self.comm.merge("close plan", mine, add, error=error):
+        for number, work, stored, value in self.comm.merge("close plan", entries, add, error=error):
             if number == own.number:
                 container = Container(*(Stored(*where) for where in stored))
                 subfiles[number] = planned[0]._replace(container=container)
@@ -324,10 +324,11 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         assert own is not None
         if not own.root or own.number == 0:
             return
-        first, mine, at = files.subfiles[0], files.subfiles[own.number], {uid: i for i, uid in enumerate(files.uids)}
+        first, own_subfile = files.subfiles[0], files.subfiles[own.number]
+        at = {uid: i for i, uid in enumerate(files.uids)}
         for uid in decided.copies:
-            source, target = first.says.variables[at[uid]], mine.says.variables[at[uid]]
-            begin, to = int(first.begins(source)[0]), int(mine.begins(target)[0])
+            source, target = first.says.variables[at[uid]], own_subfile.says.variables[at[uid]]
+            begin, to = int(first.begins(source)[0]), int(own_subfile.begins(target)[0])
             pieces = one_extent(begin, first.part_bytes(source, 0), to)
             copy_blocks(self.driver.file(0).read, self.driver.file(own.number).write, pieces)
 

@@ -1,4 +1,4 @@
-"""The header of a subfile to the bytes of ``/header_blob``, and back.
+"""`encode` and `decode` turn the header of a subfile into the bytes of ``/header_blob``, and back.
 
 Knows: the grammar of CDF-5, byte orders. Does not know: HDF5, where elements are.
 
@@ -115,7 +115,7 @@ def order_of(data: bytes) -> Order:
             field="magic",
             value=data[:4],
         )
-    # Without dimensions the next list tells it, and a header without any list has the order of its record number.
+    # Without dimensions the tag of the next list shows it; a header without any list has only its number of records.
     for at in range(_FIRST_TAG, min(len(data) - 3, _FIRST_TAG + 3 * 12), 12):
         tag = data[at : at + 4]
         for order in (NATIVE, "little" if NATIVE == "big" else "big"):
@@ -145,7 +145,7 @@ def _read(data: bytes, order: Order, most: int) -> tuple[Header, int]:
 def _with_swapped_values(header: Header) -> Header:
     """The header with the bytes of each attribute value reversed."""
     made: dict[int, tuple[Attr, ...]] = {}
-    # and many have values in common
+    # many attributes share one value: it is swapped once
     values: dict[tuple[int, bytes], bytes] = {}
 
     def turned(attr: Attr) -> Attr:
@@ -158,7 +158,7 @@ def _with_swapped_values(header: Header) -> Header:
         return Attr(attr.name, attr.type, attr.nelems, found)
 
     def swapped(attrs: tuple[Attr, ...]) -> tuple[Attr, ...]:
-        # variables alike share one tuple
+        # similar variables share one tuple of attributes
         found = made.get(id(attrs))
         if found is None:
             found = made[id(attrs)] = tuple(map(turned, attrs))

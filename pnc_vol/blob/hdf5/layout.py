@@ -1,13 +1,13 @@
-"""The layout of blobs in HDF5 files.
+"""`Hdf5BlobLayout` places the elements of variables in the blobs of HDF5 files.
 
 Knows: the subfiles of a set, which variable has which map. Does not know: data, ranks, how the files are opened and
 written (`file_set`).
 
 Rules
 -----
-1. While a set is written nothing has a place: what is posted stays in the queue, or in its spill file, until the close.
+1. While a set is written nothing has an offset: posted data stay in the queue, or in its spill file, until the close.
    Then all places are known at once, before the first byte is written.
-2. A set that was written is only read.
+2. A closed set can only be read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Hdf5BlobFiles", "Hdf5BlobLayout"]
 
 
 class Hdf5BlobFiles(BlobFiles):
-    """What is known of the subfiles of an open set.
+    """The subfiles of an open set, as far as they are known.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Hdf5BlobFiles(BlobFiles):
         self._starts: dict[int, Int64] = {}
 
     def use_subfiles(self, subfiles: Sequence[Hdf5Subfile], uids: tuple[int, ...]) -> None:
-        """All places are known."""
+        """Take over the subfiles, once all offsets are known."""
         self.subfiles, self.uids = list(subfiles), uids
         first = self.subfiles[0].says
         self.headers = [one.header for one in subfiles]
@@ -86,7 +86,7 @@ class Hdf5BlobFiles(BlobFiles):
         return found
 
     def _in_first(self, variable: int, itemsize: int, inner: int) -> Place:
-        """Where a variable is that lies as a whole in the first blob of subfile 0."""
+        """Locate a variable that lies as a whole in the first blob of subfile 0."""
         one = self.subfiles[0]
         step = int(one.parts.record_sizes(variable)[0])
         return Place(int(one.begins(variable)[0]), itemsize, inner, step)
@@ -98,14 +98,14 @@ class Hdf5BlobFiles(BlobFiles):
         return found
 
     def _addresses(self, i: int) -> tuple[Int64, Int64]:
-        """Where canonical variable `i` begins in each blob of all subfiles, and its record sizes."""
+        """Compute where canonical variable `i` begins in each blob of all subfiles, and its record sizes."""
         at = [one.says.variables[i] for one in self.subfiles]
         begins = [one.begins(v) + (s << SHIFT) for s, (one, v) in enumerate(zip(self.subfiles, at, strict=True))]
         steps = [one.parts.record_sizes(v) for one, v in zip(self.subfiles, at, strict=True)]
         return np.concatenate(begins), np.concatenate(steps)
 
     def read_index(self, driver_of: Callable[[int], Driver], k: int) -> ElementIndex:
-        """Where the elements of a map are, from the subfiles.
+        """Read from the subfiles where the elements of a map are.
 
         driver_of : function of the number of a subfile, gives its driver, as `Hdf5Subfile.over` does.
         """

@@ -1,11 +1,11 @@
-"""How a set of HDF5 blob files is created, or opened to be read, on all ranks together.
+"""All ranks create a set of HDF5 blob files together, or open one for reading.
 
 Knows: which rank writes which subfile, subfiles that were read. Does not know: requests, HDF5.
 
 Rules
 -----
 1. The temporary files of a new set are made when it is opened: what cannot be written is known before the job runs.
-2. A set that was written is only read. Rank 0 reads what says where elements are, and tells it to the others.
+2. A closed set can only be read. Rank 0 reads the headers and maps and sends them to the other ranks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pnc_vol.file.driver_stack import context_of, open_together, stack_of, stack
 from pnc_vol.file.finding import Found
 from pnc_vol.file.joining import session_of
 from pnc_vol.file.opening import Opened
-from pnc_vol.layout.base import Unwritten
+from pnc_vol.layout.base import NeverWritten
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
@@ -82,7 +82,7 @@ def _created(path: str, mode: str, options: Options, comm: Comm) -> Any:
         location=location,
     )
     tree, canonical = canonical_of(path, [], [], options, warns=False)
-    opened = Opened(path, driver, None, True, True, canonical, b"", tree, Unwritten(), False, Hdf5BlobLayout)
+    opened = Opened(path, driver, None, True, True, canonical, b"", tree, NeverWritten(), False, Hdf5BlobLayout)
     return session_of(opened, options, comm, file_set=files)
 
 
@@ -144,5 +144,5 @@ def _read(path: str, options: Options, comm: Comm) -> Any:
         location=Location(options.system, real, real),
     )
     files.files.use_subfiles(subfiles, tuple(tree.datasets))
-    opened = Opened(path, driver, None, False, False, canonical, b"", tree, Unwritten(), False, Hdf5BlobLayout)
+    opened = Opened(path, driver, None, False, False, canonical, b"", tree, NeverWritten(), False, Hdf5BlobLayout)
     return session_of(opened, options, comm, file_set=files)

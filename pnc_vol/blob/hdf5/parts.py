@@ -1,4 +1,4 @@
-"""Where the part of each variable begins in each blob of ``/data_blob``.
+"""`BlobParts` computes where the part of each variable begins in each blob of ``/data_blob``.
 
 Knows: the order of what a blob holds, sizes, drivers. Does not know: HDF5, canonical elements, addresses.
 
@@ -7,10 +7,10 @@ Rules
 1. The blobs of the processes lie one behind another. A blob holds, for each variable in the order of the header, all
    of its records one behind another, without padding: the rows of the map variables (as long as they are, not padded to
    the longest one), then what the process owns of the partitioned variables. All of the others are in blob 0 alone.
-2. No place is stored. What a variable takes in a blob is a sum of what it takes in blob 0, in each blob, for each
+2. No offset is stored. The size of a variable in a blob is a sum of its sizes in blob 0, in each blob, for each
    element of the blob in a map, and for each run of it. So the begins of all variables are one matrix product, whether
    the counts come from maps that are going to be written or from the map variables of a file.
-3. A file is believed in nothing: every number is compared with what follows from the others before it is used.
+3. A file is not trusted: every number is compared with the value that follows from the others before it is used.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from pnc_vol.errors import FormatError
 from pnc_vol.extents.model import Extents, Int64, before
 from pnc_vol.format.model import MAX_OFFSET, TYPES, Header, Order, inner_sizes, is_record
 
-__all__ = ["Parts", "read_map", "read_parts"]
+__all__ = ["BlobParts", "read_map", "read_parts"]
 
 _FIRST, _EACH, _COUNTS = 0, 1, 2
 """Columns of what a variable takes: once in blob 0, once in each blob; from here on for each element of each map, and
 behind these for each run of each map."""
 
 
-class Parts:
-    """Where each variable of a subfile begins in each blob; bytes are counted from the start of ``/data_blob``.
+class BlobParts:
+    """The begin of each variable of a subfile in each blob, in bytes from the start of ``/data_blob``.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Parts:
         """Where elements of which size lie, if ``/data_blob`` begins at this byte."""
         if not self._sizes.size:
             return Regions(*np.zeros((3, 0), np.int64))
-        # variables of one size that follow each other are one region
+        # consecutive variables of one element size are one region
         heads = np.flatnonzero(np.concatenate(([True], self._sizes[1:] != self._sizes[:-1])))
         rows = np.append(heads, self._sizes.size)
         bounds = (self._prefix[rows] @ self._features + self.starts + offset).T
@@ -147,7 +147,7 @@ def _prefix(header: Header, says: Described) -> list[list[int]]:
     return made
 
 
-def read_parts(driver: Driver, data: Stored, header: Header, says: Described, order: Order, where: str) -> Parts:
+def read_parts(driver: Driver, data: Stored, header: Header, says: Described, order: Order, where: str) -> BlobParts:
     """The parts of a subfile that was written.
 
     Parameters
@@ -169,7 +169,7 @@ def read_parts(driver: Driver, data: Stored, header: Header, says: Described, or
 
 
 class _Walk:
-    """Goes from blob to blob: only the numbers at the beginning of one tell where the next one begins."""
+    """A walk from blob to blob: the numbers at the beginning of each blob give the begin of the next one."""
 
     def __init__(self, driver: Driver, data: Stored, header: Header, says: Described, order: Order, where: str) -> None:
         self.driver, self.data, self.header, self.says, self.where = driver, data, header, says, where
@@ -194,7 +194,7 @@ class _Walk:
             value=needed,
         )
 
-    def parts(self) -> Parts:
+    def parts(self) -> BlobParts:
         says, n = self.says, len(self.says.maps)
         for k, one in enumerate(says.maps, 1):
             if one.nblobs != says.nblobs:
@@ -225,7 +225,7 @@ class _Walk:
                 value=self.data.nbytes,
             )
         found = np.array(columns, np.int64).reshape(says.nblobs, 2 * n).T
-        made = Parts(self.header, says, found[:n], found[n:], self.where)
+        made = BlobParts(self.header, says, found[:n], found[n:], self.where)
         self.compare(made)
         return made
 
@@ -250,8 +250,8 @@ class _Walk:
             self.short(blob, f"{name}.lengths", at + dtype.itemsize + runs * self.run_bytes[k])
         return count, runs
 
-    def compare(self, made: Parts) -> None:
-        """What the header says of all blobs together."""
+    def compare(self, made: BlobParts) -> None:
+        """Compare the sums over all blobs with the header."""
         for k, one in enumerate(self.says.maps):
             sums = (int(made.counts[k].sum()), int(made.nreqs[k].max(initial=0)))
             for name, says, found in zip(("nelems", "max_nreqs"), (one.nelems, one.max_nreqs), sums, strict=True):
@@ -265,15 +265,15 @@ class _Walk:
 
 
 def read_map(
-    driver: Driver, offset: int, parts: Parts, says: Described, k: int, header: Header, where: str
+    driver: Driver, offset: int, parts: BlobParts, says: Described, k: int, header: Header, where: str
 ) -> SubfileMap:
-    """What a subfile holds of a map.
+    """Read the part of a map that a subfile holds.
 
     Parameters
     ----------
     driver : Driver, of the file, with elements in big-endian order.
     offset : int, where ``/data_blob`` begins.
-    parts : Parts
+    parts : BlobParts
     says : Described
     k : int, the number of the map, from 0.
     header : Header, of the subfile.

@@ -1,4 +1,4 @@
-"""From runs of canonical elements to byte extents in HDF5 blobs.
+"""`Hdf5BlobPlace` turns runs of canonical elements into byte extents in HDF5 blobs.
 
 Knows: runs, extents, the index of a map, where parts begin. Does not know: headers, data, ranks, HDF5.
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.blob.hdf5.parts import Parts
+from pnc_vol.blob.hdf5.parts import BlobParts
 from pnc_vol.blob.places import MapLookup
 from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent, spread
@@ -30,12 +30,12 @@ Addresses = Callable[[], tuple[Int64, Int64]]
 """Gives where each blob's part of a variable begins, as an address, and bytes from one record of it to the next."""
 
 
-def blob_starts(parts: Sequence[Parts], k: int) -> Int64:
-    """Where each blob of all subfiles begins among the elements of a map: subfile and position in one number.
+def blob_starts(parts: Sequence[BlobParts], k: int) -> Int64:
+    """Compute where each blob of all subfiles begins among the elements of a map: subfile and position in one number.
 
     Parameters
     ----------
-    parts : sequence of Parts, of each subfile.
+    parts : sequence of BlobParts, of each subfile.
     k : int, the number of the map, from 0.
 
     Returns
@@ -62,8 +62,8 @@ class Hdf5BlobPlace:
     Examples
     --------
     >>> from pnc_vol.blob.index import ElementIndex
-    >>> mine = Runs(np.array([2, 6]), np.array([2, 3]))
-    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (mine, 0, 0))
+    >>> owned = Runs(np.array([2, 6]), np.array([2, 3]))
+    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (owned, 0, 0))
     >>> where = np.array([100, 500]), np.array([24, 16])
     >>> place = Hdf5BlobPlace(lookup, np.array([0, 3]), 8, record=True, addresses=lambda: where)
     >>> found = place.extents(Runs(np.array([2, 16]), np.array([2, 3])))
@@ -94,7 +94,7 @@ class Hdf5BlobPlace:
         """Where each part begins."""
         if self._base is None:
             base, steps = self._addresses()
-            # What is in no blob has the last entry.
+            # elements in no blob have the index -1, which is the last entry
             last = self.supplement or Place(0, self.itemsize, 0, 0)
             self._steps = np.append(steps, last.record_size)
             self._base = np.append(base, last.begin)
@@ -146,7 +146,7 @@ class Hdf5BlobPlace:
         record = start // self.inner if self.inner else np.zeros(start.size, np.int64)
         found = self.lookup.locate(Runs(start - record * self.inner, length))
         number, place, record = found.length, found.place, record[found.run]
-        # Subfile and position in one number, as the blobs have it; negative, in order, of what is in no blob.
+        # Subfile and position in one number, as in `starts`; elements in no blob have negative numbers, in order.
         home = np.where(found.subfile < 0, -1 - found.position, (found.subfile << SHIFT) + found.position)
         blob = np.searchsorted(self._starts, home, side="right") - 1
         last_blob = np.where(home < 0, blob, np.searchsorted(self._starts, home + number - 1, side="right") - 1)
@@ -197,9 +197,9 @@ class HeldElsewhere:
         NotSyncedError
             Other ranks may have posted some.
         """
-        mine = self._posted()
-        at = np.searchsorted(mine.start, runs.start, side="right") - 1
-        ends = np.append(mine.start + mine.length, 0)[at]
+        posted = self._posted()
+        at = np.searchsorted(posted.start, runs.start, side="right") - 1
+        ends = np.append(posted.start + posted.length, 0)[at]
         if bool((runs.start + runs.length > np.where(at < 0, 0, ends)).any()):
             raise NotSyncedError(
                 f"{self._name}: with layout='hdf5blob' each rank keeps what it wrote until the file is closed: read "

@@ -1,4 +1,4 @@
-"""One subfile of HDF5 blobs: container, header, parts, and the driver that shows its elements.
+"""`Hdf5Subfile` describes one subfile of HDF5 blobs: its container, header, parts, and the driver of its elements.
 
 Knows: the other modules of this package, drivers. Does not know: the other subfiles, canonical elements, ranks.
 
@@ -18,7 +18,7 @@ import numpy as np
 from pnc_vol.blob.described import Described, described
 from pnc_vol.blob.hdf5 import header_blob
 from pnc_vol.blob.hdf5.container import HEADER, Container, Stored, find, make
-from pnc_vol.blob.hdf5.parts import Parts, read_map, read_parts
+from pnc_vol.blob.hdf5.parts import BlobParts, read_map, read_parts
 from pnc_vol.blob.hdf5.swapped import SwappedDriver
 from pnc_vol.blob.maps import SubfileMap
 from pnc_vol.drivers.base import Driver, Memory
@@ -38,7 +38,7 @@ class Hdf5Subfile(NamedTuple):
     order : str, the byte order of the file.
     header : Header, of the subfile, with begins that are 0.
     says : Described, what the header says.
-    parts : Parts, where parts of variables begin in ``/data_blob``.
+    parts : BlobParts, where parts of variables begin in ``/data_blob``.
     """
 
     path: str
@@ -46,7 +46,7 @@ class Hdf5Subfile(NamedTuple):
     order: header_blob.Order
     header: Header
     says: Described
-    parts: Parts
+    parts: BlobParts
 
     def value(self, content: bytes = b"") -> tuple[Any, ...]:
         """What another rank needs to know of it; `content`, of ``/header_blob``, where it is at hand."""
@@ -61,7 +61,7 @@ class Hdf5Subfile(NamedTuple):
         says = described(header, path)
         shape = (len(says.maps), says.nblobs)
         elements, runs = (np.array(rows, np.int64).reshape(shape) for rows in (counts, nreqs))
-        parts = Parts(header, says, elements, runs, path)
+        parts = BlobParts(header, says, elements, runs, path)
         return cls(path, Container(Stored(*header_at), Stored(*data_at)), order, header, says, parts)
 
     def begins(self, variable: int) -> Int64:
@@ -77,7 +77,7 @@ class Hdf5Subfile(NamedTuple):
         return driver if self.order == "big" else SwappedDriver(driver, self.parts.regions(self.container.data.offset))
 
     def read_map(self, driver: Driver, k: int) -> SubfileMap:
-        """What it holds of map `k`, from 0; by a driver that `over` gave.
+        """Read its part of map `k`, from 0, through a driver that `over` gave.
 
         Raises
         ------
@@ -110,7 +110,7 @@ UNKNOWN = Container(Stored(0, 0), Stored(0, 0))
 def plan_subfile(
     header: Header, counts: Int64, nreqs: Int64, path: str, order: header_blob.Order = header_blob.NATIVE
 ) -> Hdf5Subfile:
-    """A subfile that is going to be written, as each of its processes can plan it.
+    """Plan a subfile that is going to be written; each of its processes makes the same plan.
 
     Parameters
     ----------
@@ -124,11 +124,11 @@ def plan_subfile(
         There is more than any file can hold.
     """
     says = described(header, path)
-    return Hdf5Subfile(path, UNKNOWN, order, header, says, Parts(header, says, counts, nreqs, path))
+    return Hdf5Subfile(path, UNKNOWN, order, header, says, BlobParts(header, says, counts, nreqs, path))
 
 
 def contained(plan: Hdf5Subfile) -> tuple[Hdf5Subfile, list[tuple[int, bytes]], int]:
-    """A planned subfile with its container, which one process makes.
+    """Add the container to a planned subfile; one process does it.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def contained(plan: Hdf5Subfile) -> tuple[Hdf5Subfile, list[tuple[int, bytes]], 
 
 
 def read_subfile(driver: Driver, path: str, *, most: int = MAX_HEADER_BYTES) -> Hdf5Subfile:
-    """Read all of a subfile that is needed to find its elements.
+    """Read everything in a subfile that is needed to find its elements.
 
     Parameters
     ----------

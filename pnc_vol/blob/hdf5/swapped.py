@@ -1,4 +1,4 @@
-"""The driver that turns elements round: big-endian above, in the other byte order in the file.
+"""`SwappedDriver` swaps the bytes of elements: they are big-endian above it, and little-endian in the file.
 
 Knows: drivers, in which bytes of the file elements of which size lie. Does not know: variables, HDF5.
 
@@ -6,7 +6,7 @@ Rules
 -----
 1. The byte ``i`` of an element of ``n`` bytes is the byte ``n - 1 - i`` of the same element in the file. So a part of
    an element is one piece of the file, too, in reverse order, and no call has to fetch the rest of the element.
-2. The memory of a write is not changed: what is turned round is a copy. Reads turn round where they read to.
+2. The memory of a write is not changed: a copy is swapped. Reads swap in place.
 3. Bytes outside of all regions are passed on as they are.
 """
 
@@ -40,7 +40,7 @@ class Regions(NamedTuple):
 
 
 class _Units(NamedTuple):
-    """What is to be turned round: `number` units of `size` bytes, one behind another, from `place` on."""
+    """Units to be swapped: `number` units of `size` bytes, one behind another, from `place` on."""
 
     place: Int64
     size: Int64
@@ -72,7 +72,7 @@ class SwappedDriver(Wrapper):
         super().__init__(inner)
         there = regions.end > regions.first
         first, end, itemsize = (column[there] for column in regions)
-        # What lies between regions is a region of bytes: every byte from 0 on is in one.
+        # A gap between regions becomes a region of single bytes, so that every offset from 0 on lies in one.
         self._bounds = np.column_stack((first, end)).ravel()
         self._itemsize = np.column_stack((itemsize, np.ones_like(itemsize))).ravel()
         if bool((self._bounds[1:] < self._bounds[:-1]).any()):
@@ -102,11 +102,11 @@ class SwappedDriver(Wrapper):
         self.inner.write(below, memory, collective=collective)
 
     def grow(self, nbytes: int) -> None:
-        # the byte that makes the file longer is not turned round
+        # only the size matters: the byte that extends the file is zero in both orders
         self.inner.grow(nbytes)
 
     def describe(self) -> str:
-        # it is made for a file whose elements are known: it is no word of ``driver=``
+        # a user cannot name it in ``driver=``, since only the layout knows where elements lie
         return self.inner.describe()
 
     def _below(self, extents: Extents) -> tuple[Extents, _Units]:
@@ -120,7 +120,7 @@ class SwappedDriver(Wrapper):
         if bool((first != last).any()):
             owner, region = spread(last - first + 1)
             region += first[owner]
-            # before the first region lies nothing that a bound could cut
+            # region -1 is what lies before the first region, which no begin cuts
             low = np.maximum(offset[owner], np.where(region >= 0, self._bounds[region], 0))
             high = np.append(self._bounds, np.iinfo(np.int64).max)[region + 1]
             end = np.minimum((offset + length)[owner], high)

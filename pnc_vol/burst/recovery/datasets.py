@@ -105,17 +105,17 @@ class LoggedDatasets:
         if definition.owner is None and node.path != definition.path:
             self._rename(node, definition.path)
         shape = node.shape or ()
-        told, there = definition.element, node.element
-        same_type = told.kind == there.kind and (
-            told.kind == "vlen_string" or (told.file_dtype, told.trailing) == (there.file_dtype, there.trailing)
+        logged, there = definition.element, node.element
+        same_type = logged.kind == there.kind and (
+            logged.kind == "vlen_string" or (logged.file_dtype, logged.trailing) == (there.file_dtype, there.trailing)
         )
-        if told.kind == "composite":
-            same_type = same_type and describe(told.dtype) == describe(there.dtype)
+        if logged.kind == "composite":
+            same_type = same_type and describe(logged.dtype) == describe(there.dtype)
         inner = shape[1:] == definition.shape[1:] if definition.record else shape == definition.shape
         if not same_type or len(shape) != len(definition.shape) or not inner or node.is_record != definition.record:
             raise LogRefusedError(
                 f"{definition.path} has shape {shape} and type {there.dtype} in the file, {definition.shape} and "
-                f"{told.dtype} in the log: another file?",
+                f"{logged.dtype} in the log: another file?",
                 field="shape",
                 value=definition.shape,
             )

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.burst.encoding import NATIVE, Entry
-from pnc_vol.burst.entries import Entries
-from pnc_vol.burst.entries import Rows as Coordinates
+from pnc_vol.burst.encoding import NATIVE, LogEntry
+from pnc_vol.burst.entries import Coordinates, Entries
 from pnc_vol.burst.logged_variables import LoggedVariable
 from pnc_vol.burst.recovery.sources import LogSource
 from pnc_vol.errors import LogError
@@ -167,12 +166,12 @@ def rows_of_entries(source: LogSource, indices: Int64, find: Callable[[int], Dat
     plain = np.zeros(len(entries), bool)
     for found in entries.rows(indices):
         axes = _axes_of(entries, found, find, lambda node: (node.shape or (0,))[0])
-        told = _told(axes.nodes, ours=source.commit_log is not None, units=units)
-        rows, block, able = _rows(entries, found, axes, told[axes.which])
+        formats = _formats(axes.nodes, ours=source.commit_log is not None, units=units)
+        rows, block, able = _rows(entries, found, axes, formats[axes.which])
         plain[found.entry] = True
         plain[found.entry[~able]] = False
         tables.append(rows)
-        owners.append(told[axes.which[block], 3])
+        owners.append(formats[axes.which[block], 3])
     rows, owner = np.concatenate(tables), np.concatenate(owners)
     places = np.full(len(entries), -1, np.int64)
     places[indices] = np.arange(len(indices))
@@ -188,24 +187,24 @@ def rows_of_entries(source: LogSource, indices: Int64, find: Callable[[int], Dat
     return EntryRows(rows, owner, units, indices[mixed])
 
 
-def _told(nodes: list[DatasetNode | None], *, ours: bool, units: dict[int, int]) -> Int64:
+def _formats(nodes: list[DatasetNode | None], *, ours: bool, units: dict[int, int]) -> Int64:
     """int64[n, 4] of each dataset: its type in a log (0: values have to be looked at), numbers and bytes of an element,
     uid."""
-    told = np.zeros((len(nodes), 4), np.int64)
+    formats = np.zeros((len(nodes), 4), np.int64)
     for i, node in enumerate(nodes):
         if node is None or node.element.kind in ("vlen_string", "composite"):
             continue
         if ours or node.element.kind == "number":
             known = LoggedVariable(node)
             units[node.uid] = known.unit
-            told[i] = known.itype, known.itemsize // known.unit, known.itemsize, node.uid
-    return told
+            formats[i] = known.itype, known.itemsize // known.unit, known.itemsize, node.uid
+    return formats
 
 
-def _rows(entries: Entries, found: Coordinates, axes: _Axes, told: Int64) -> tuple[Rows, Int64, Flags]:
+def _rows(entries: Entries, found: Coordinates, axes: _Axes, formats: Int64) -> tuple[Rows, Int64, Flags]:
     """Rows of whole elements in the type of the file, the block of each, and which of all blocks are that."""
     start, shape, record = found.start, axes.shape, axes.record
-    able = (told[:, 0] > 0) & (entries.itype[found.entry] == told[:, 0]) & axes.known
+    able = (formats[:, 0] > 0) & (entries.itype[found.entry] == formats[:, 0]) & axes.known
     stride = np.ones_like(start) if found.stride is None else found.stride
     count = found.count.copy()
     if start.shape[1]:
@@ -215,7 +214,7 @@ def _rows(entries: Entries, found: Coordinates, axes: _Axes, told: Int64) -> tup
         count[:, 0] = np.where(record, room, count[:, 0])
         inside = (start >= 0) & (count >= 0) & ((count == 0) | (start + (count - 1) * stride < shape))
         able &= inside.all(axis=1)
-    unit = told[:, 2] // np.maximum(told[:, 1], 1)
+    unit = formats[:, 2] // np.maximum(formats[:, 1], 1)
     # Values of a block that is left out are passed over all the same.
     ahead = before(found.count.prod(axis=1))
     heads = np.flatnonzero(np.diff(found.entry, prepend=-1))
@@ -228,13 +227,13 @@ def _rows(entries: Entries, found: Coordinates, axes: _Axes, told: Int64) -> tup
         record = record[block]
     at, length, step, of = _runs(start, count, stride, shape, record)
     block = block[of]
-    number = told[block, 1]
+    number = formats[block, 1]
     rows = np.empty((len(block), COLUMNS), np.int64)
     rows[:, 0] = found.entry[block]
     rows[:, 1] = at // number
     rows[:, 2] = length // number
     rows[:, 3] = address[block] + step * length * unit[block]
-    rows[:, 4] = told[block, 2]
+    rows[:, 4] = formats[block, 2]
     return rows, block, able
 
 
@@ -324,7 +323,7 @@ def part_of_elements(
     return values_of_entry(node, parts.reshape(-1), shape, np.array(parts.shape[len(shape) :], np.int64))
 
 
-def alike_and_whole(node: DatasetNode, entry: Entry, shape: tuple[int, ...]) -> bool:
+def alike_and_whole(node: DatasetNode, entry: LogEntry, shape: tuple[int, ...]) -> bool:
     """Whether the sub-requests of an entry can be posted in one: whole elements, as wide, all in the shape."""
     rank = len(shape)
     if (entry.count < 0).any() or (rank and bool((entry.start[:, 0] + entry.count[:, 0] > shape[0]).any())):
@@ -340,7 +339,7 @@ def whole_elements(node: DatasetNode, start: Int64, count: Int64) -> bool:
     return not start.any() and tuple(count.tolist()) == node.element.trailing
 
 
-def blocks_of(entry: Entry, node: DatasetNode, shape: tuple[int, ...]) -> Iterator[tuple[Int64, slice]]:
+def blocks_of(entry: LogEntry, node: DatasetNode, shape: tuple[int, ...]) -> Iterator[tuple[Int64, slice]]:
     """Start, count and stride of each block of an entry as one array, and which of its values are its."""
     full = np.array((*shape, *node.element.trailing), np.int64)
     step = np.ones(entry.ndims, np.int64) if entry.stride is None else entry.stride
@@ -352,7 +351,7 @@ def blocks_of(entry: Entry, node: DatasetNode, shape: tuple[int, ...]) -> Iterat
         at = last
 
 
-def check_entry(node: DatasetNode, entry: Entry, shape: tuple[int, ...]) -> None:
+def check_entry(node: DatasetNode, entry: LogEntry, shape: tuple[int, ...]) -> None:
     """Raise if an entry cannot be one of this dataset, which has at most this shape."""
     element, rank = node.element, len(shape)
     if entry.ndims != rank + len(element.trailing):

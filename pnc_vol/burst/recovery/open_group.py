@@ -30,7 +30,7 @@ _AT_ONCE = 1 << 20
 __all__ = ["SlotGroup", "commit_of_open_group", "group_in_slot", "with_record"]
 
 
-class _Told(NamedTuple):
+class _SlotHead(NamedTuple):
     """The open group as the slot tells of it.
 
     word : int, its CRC.
@@ -48,7 +48,7 @@ class _Told(NamedTuple):
     data_begin: int
 
 
-def _told(commit_log: RecordLog, log: Log) -> tuple[_Told | None, str]:
+def _slot_head(commit_log: RecordLog, log: Log) -> tuple[_SlotHead | None, str]:
     """The open group, None if there is none; and what is damaged."""
     word, request, epoch, before, where = OPEN_GROUP.unpack_from(commit_log.slot)
     if not request or not word or before < len(commit_log.records):
@@ -60,7 +60,7 @@ def _told(commit_log: RecordLog, log: Log) -> tuple[_Told | None, str]:
     begin, data_begin = log.header.entry_begin, FIRST_DATA
     if len(last):
         begin, data_begin = int(last["meta_end"][0]), int(last["data_end"][0])
-    return _Told(word, request, epoch, where, begin, data_begin), ""
+    return _SlotHead(word, request, epoch, where, begin, data_begin), ""
 
 
 class SlotGroup(NamedTuple):
@@ -95,28 +95,28 @@ def group_in_slot(commit_log: RecordLog, log: Log, data_size: int) -> tuple[Slot
     log : Log, which may have such posts too: they were on their way.
     data_size : int, bytes of the data log.
     """
-    told, damaged = _told(commit_log, log)
-    if told is None or told.where != IN_SLOT:
+    head, damaged = _slot_head(commit_log, log)
+    if head is None or head.where != IN_SLOT:
         return None, damaged
-    if len(log.meta) < told.begin or data_size < told.data_begin:
+    if len(log.meta) < head.begin or data_size < head.data_begin:
         return None, "the logs end before what was posted last"
     posts = memoryview(commit_log.slot)[SLOT_BYTES:]
-    ends = posts_with_crc(posts, told.word, told.data_begin)
+    ends = posts_with_crc(posts, head.word, head.data_begin)
     if not len(ends):
         return None, "the last posts are not those that the commit log has the CRC of"
     apart = split(np.frombuffer(posts, np.uint8)[: ends[-1]], ends)
     entries, values = apart.entries.tobytes(), apart.values.tobytes()
-    until = told.begin + len(entries), told.data_begin + len(values)
+    until = head.begin + len(entries), head.data_begin + len(values)
     return SlotGroup(
-        _commit(commit_log, crc32(entries), told, until, len(ends), crc32(values)), *told[-2:], entries, values
+        _commit(commit_log, crc32(entries), head, until, len(ends), crc32(values)), *head[-2:], entries, values
     ), ""
 
 
 def _commit(
-    commit_log: RecordLog, meta_crc: int, told: _Told, ends: tuple[int, int], number: int, data_crc: int
+    commit_log: RecordLog, meta_crc: int, head: _SlotHead, ends: tuple[int, int], number: int, data_crc: int
 ) -> bytes:
     seed, sequence = crc32(commit_log.header.log_id), len(commit_log.records) + 1
-    return encode_record(seed, COMMIT, sequence, meta_crc, told.request, told.epoch, *ends, number, data_crc)
+    return encode_record(seed, COMMIT, sequence, meta_crc, head.request, head.epoch, *ends, number, data_crc)
 
 
 def commit_of_open_group(commit_log: RecordLog, log: Log, read_data: ReadData) -> tuple[bytes, str]:
@@ -130,10 +130,10 @@ def commit_of_open_group(commit_log: RecordLog, log: Log, read_data: ReadData) -
     log : Log
     read_data : callable, see `recovery.scan.committed_entries`.
     """
-    told, damaged = _told(commit_log, log)
-    if told is None or told.where != IN_LOGS:
+    head, damaged = _slot_head(commit_log, log)
+    if head is None or head.where != IN_LOGS:
         return b"", damaged
-    begin, data_begin, word = told.begin, told.data_begin, told.word
+    begin, data_begin, word = head.begin, head.data_begin, head.word
     entries, read_data = log.entries, _ahead(read_data)
     first = int(np.searchsorted(entries.offset, begin))
     starts, lengths = (column[first:].tolist() for column in (entries.data_off, entries.data_len))
@@ -150,7 +150,7 @@ def commit_of_open_group(commit_log: RecordLog, log: Log, read_data: ReadData) -
         data_crc = crc
         meta_crc, at = crc32(meta[at : at + size], meta_crc), at + size
         if meta_crc ^ data_crc == word:
-            record = _commit(commit_log, meta_crc, told, (at, end), i, data_crc)
+            record = _commit(commit_log, meta_crc, head, (at, end), i, data_crc)
     if record or len(starts) == 1:
         return record, ""
     return b"", "the last entries are not those that the commit log has the CRCs of"

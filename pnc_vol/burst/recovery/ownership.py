@@ -71,9 +71,9 @@ def owner_of(system: System, folder: str) -> LogOwner:
                 if any(content):
                     files.add(decode_header(COMMIT_LOG, content)[0].file)
             elif ".defs" in name:
-                told = read_definitions(read_whole(system, path, flags=os.O_NOFOLLOW).rstrip(b"\0"))
-                files |= told.files
-                work = work or told.work
+                definitions = read_definitions(read_whole(system, path, flags=os.O_NOFOLLOW).rstrip(b"\0"))
+                files |= definitions.files
+                work = work or definitions.work
     except (OSError, FormatError):
         return LogOwner(frozenset())
     return LogOwner(frozenset(files), work, is_replaced(system, folder))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pnc_vol.append_log.records import RecordLog
 from pnc_vol.burst.commit_log import COMMIT_LOG
 from pnc_vol.burst.decoding import Log
-from pnc_vol.burst.encoding import KINDS, Entry
+from pnc_vol.burst.encoding import KINDS, LogEntry
 from pnc_vol.burst.entries import Entries
 from pnc_vol.burst.recovery.scan import STATES, Verdict, committed_entries
 from pnc_vol.extents.model import Int64
@@ -120,7 +120,7 @@ def _table(entries: Entries, verdict: Verdict, shown: int) -> list[str]:
     ]
 
 
-def _coords(entry: Entry) -> tuple[str, str, str]:
+def _coords(entry: LogEntry) -> tuple[str, str, str]:
     if not entry.ndims:
         return "-", "-", "-"
     stride = "-" if entry.stride is None else _numbers(entry.stride)

@@ -20,7 +20,7 @@ import numpy as np
 
 from pnc_vol.burst.batch import log_batches
 from pnc_vol.burst.definitions import Definition, whole_of
-from pnc_vol.burst.encoding import Entry
+from pnc_vol.burst.encoding import LogEntry
 from pnc_vol.burst.recovery.datasets import LoggedDatasets
 from pnc_vol.burst.recovery.entry_rows import (
     alike_and_whole,
@@ -95,8 +95,8 @@ class Redo:
                 defined.setdefault((definition.epoch, definition.fills), []).append(definition)
             for epoch, in_epoch in _split(verdict.replay, verdict.epoch[verdict.replay]):
                 places = np.array([fill.before for fill in by_epoch.get(epoch, [])], np.int64)
-                for k, mine in _split(in_epoch, np.searchsorted(places, in_epoch, side="right")):
-                    entries.setdefault((epoch, k), []).append((i, mine))
+                for k, indices in _split(in_epoch, np.searchsorted(places, in_epoch, side="right")):
+                    entries.setdefault((epoch, k), []).append((i, indices))
         for key in sorted({*cuts, *defined, *entries}):
             yield cuts.get(key, [])[:1], defined.get(key, []), entries.get(key, [])
 
@@ -112,9 +112,9 @@ class Redo:
             for definition in definitions:
                 if (node := self._node(definition.varid)) is not None:
                     self._grow(node, definition.shape[0] if definition.record else 0)
-            for which, mine in entries:
+            for which, indices in entries:
                 if which % comm.size == comm.rank:
-                    self._post(self.sources[which], mine)
+                    self._post(self.sources[which], indices)
 
     def _node(self, varid: int) -> DatasetNode | None:
         """The dataset that the log's number means, the whole of it, if it is not gone."""
@@ -159,7 +159,7 @@ class Redo:
             return indices
         return indices[~np.isin(source.log.entries.varid[indices], list(self.datasets.gone))]
 
-    def _entries(self, source: LogSource, indices: Int64) -> Iterator[tuple[int, Entry, DatasetNode]]:
+    def _entries(self, source: LogSource, indices: Int64) -> Iterator[tuple[int, LogEntry, DatasetNode]]:
         """Entries one by one, with their datasets."""
         for index in indices.tolist():
             entry = source.log.entries[index]
@@ -218,7 +218,7 @@ class Redo:
                 self.report.failed += 1
                 self.report.messages.append(f"entry {index}, of {node.path}, is not replayed: {error}")
 
-    def _post_entry(self, source: LogSource, node: DatasetNode, entry: Entry, dtype: np.dtype[Any]) -> None:
+    def _post_entry(self, source: LogSource, node: DatasetNode, entry: LogEntry, dtype: np.dtype[Any]) -> None:
         shape, rank = node.shape or (), len(node.shape or ())
         flat = np.frombuffer(source.read(entry.data_off, entry.data_len), dtype)
         start, count = entry.start[:, :rank], entry.count[:, :rank]

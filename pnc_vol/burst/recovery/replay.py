@@ -193,25 +193,25 @@ def _by_job(sources: Sequence[LogSource], partial: bool) -> list[list[LogSource]
         # A job's folder has a name of its own, on every node the same.
         folder = os.path.basename(os.path.dirname(os.path.abspath(source.base)))
         jobs.setdefault((folder, source.log.header.num_ranks), []).append(source)
-    for (_, ranks), mine in jobs.items():
-        mine.sort(key=lambda source: (source.log.header.rank_id, source.base))
-        there = [source.log.header.rank_id for source in mine]
+    for (_, ranks), logs_of_job in jobs.items():
+        logs_of_job.sort(key=lambda source: (source.log.header.rank_id, source.base))
+        there = [source.log.header.rank_id for source in logs_of_job]
         present = set(there)
         # As many as a message names, and one: the number of ranks may be wrong, and then is large.
         missing = list(islice((rank for rank in range(ranks) if rank not in present), 9))
         # What a kill left of logs that hold nothing needs no others.
-        wanted = any(source.commit_log is None or source.holds for source in mine)
+        wanted = any(source.commit_log is None or source.holds for source in logs_of_job)
         if missing and wanted and not partial:
             named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
             raise LogRefusedError(
-                f"{mine[0].base}.meta is one of {ranks} logs, and those of ranks {named} were not given: "
+                f"{logs_of_job[0].base}.meta is one of {ranks} logs, and those of ranks {named} were not given: "
                 "name them too, or replay the others alone with partial",
                 field="rank",
                 value=missing[0],
             )
         if len(set(there)) < len(there):
             raise LogRefusedError(
-                f"several logs are of the same rank of {ranks}: {mine[0].base}.meta and others; "
+                f"several logs are of the same rank of {ranks}: {logs_of_job[0].base}.meta and others; "
                 "put the logs of each job into a separate folder",
                 field="rank",
             )
@@ -237,8 +237,8 @@ def _count(report: ReplayReport, path: str, source: LogSource) -> None:
     report.damaged |= verdict.damaged
     report.torn_bytes += source.log.torn_bytes
     name = os.path.basename(source.base)
-    told = source.log.header.path
-    if os.path.basename(told) != os.path.basename(path):
-        report.messages.append(f"{name}: written for {told!r}")
+    logged = source.log.header.path
+    if os.path.basename(logged) != os.path.basename(path):
+        report.messages.append(f"{name}: written for {logged!r}")
     for finding in (*source.log.findings, *verdict.findings):
         report.messages.append(f"{name}: {finding.message}")

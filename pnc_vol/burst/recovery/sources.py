@@ -31,7 +31,7 @@ from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.burst.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED, OPEN_GROUP
 from pnc_vol.burst.decoding import Log, count_channels, read_log
 from pnc_vol.burst.definition_writer import LoggedFile
-from pnc_vol.burst.definitions import Definitions, encode_written, read_definitions
+from pnc_vol.burst.definitions import LogDefinitions, encode_written, read_definitions
 from pnc_vol.burst.folders import job_folders, logs_in
 from pnc_vol.burst.recovery.open_group import SlotGroup, commit_of_open_group, group_in_slot, with_record
 from pnc_vol.burst.recovery.scan import Verdict, committed_entries, without_tail
@@ -143,8 +143,8 @@ def holds_posts(system: System, folder: str) -> bool:
                 # Its job had not begun to post.
                 continue
             _, begin = decode_header(COMMIT_LOG, content)
-            told = np.frombuffer(content, COMMIT_LOG.dtype, (len(content) - begin) // RECORD_BYTES, begin)["kind"]
-            if FLUSHED not in told and _posts(content[: begin + _FIRST]):
+            kinds = np.frombuffer(content, COMMIT_LOG.dtype, (len(content) - begin) // RECORD_BYTES, begin)["kind"]
+            if FLUSHED not in kinds and _posts(content[: begin + _FIRST]):
                 # All records need not be looked at where none can say that the file has what the first are of.
                 return True
             if _posts(content):
@@ -245,9 +245,9 @@ class LogSource:
                 self._find_open_group(self.commit_log)
                 if self._last.record:
                     self.commit_log = with_record(self.commit_log, self._last.record)
-            told = bytes(self._beside(".defs") or b"").rstrip(b"\0")
-            self.defined: Definitions = read_definitions(told)
-            self._told_end = len(told) - self.defined.torn_bytes
+            definitions = bytes(self._beside(".defs") or b"").rstrip(b"\0")
+            self.defined: LogDefinitions = read_definitions(definitions)
+            self._definitions_end = len(definitions) - self.defined.torn_bytes
             self._flushed = False
             self.verdict: Verdict
         except BaseException:
@@ -380,11 +380,11 @@ class LogSource:
         line = encode_written(header, epoch, file.identity)
         fd = self._open(".defs" + self._own, os.O_WRONLY)
         try:
-            write_all(self.system, fd, line, self._told_end)
+            write_all(self.system, fd, line, self._definitions_end)
             self.system.fdatasync(fd)
         finally:
             self.system.close(fd)
-        self._told_end += len(line)
+        self._definitions_end += len(line)
 
     def mark_flushed(self) -> None:
         """Say in the commit log that the file holds all of the log."""
