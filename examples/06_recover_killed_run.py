@@ -6,6 +6,7 @@ python examples/06_recover_killed_run.py [run.nc]
 import os
 import subprocess
 import sys
+import time
 import warnings
 
 import numpy as np
@@ -28,6 +29,7 @@ def simulate(path):
             step += 1
             if step % 40 == 0:
                 f.flush()
+            time.sleep(0.02)  # what a real program computes
 
 
 path = sys.argv[1] if len(sys.argv) > 1 else "run.nc"
