@@ -33,6 +33,7 @@ from pnc_vol.disk.naming import beside, mode_of_new, name_new, write_new
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
 from pnc_vol.format.encode import Parts
+from pnc_vol.interruptions import done_whole
 from pnc_vol.system import System, exists
 
 __all__ = ["Location"]
@@ -80,6 +81,8 @@ class Location:
         self._origin: Key | None = None
         """The file of which this is a new layout, if somebody can find that."""
         self._kept = False
+        self._renaming = ""
+        """The name that it is being given: an interruption may have come before or after that."""
         self.unsynced: SyncError | None = None
         """Why this file, which should take the place of another one, never does: its fsync failed."""
 
@@ -162,6 +165,7 @@ class Location:
             raise
         return location
 
+    @done_whole
     def publish(self, *, durable: bool = False) -> None:
         """Give the file its name, in place of what was there; nothing to do if it has it.
 
@@ -178,23 +182,44 @@ class Location:
         """
         with _named(self.path, "the file cannot get its name: "):
             if not self.published:
-                if self._nameless():
-                    self._name_again()
-                # in one line each: Ctrl-C must not leave a file whose name is not known
-                elif self.exclusive:
-                    self.work, _ = self.path, name_new(self.system, self.work, self.path)  # type: ignore[func-returns-value]
-                else:
-                    self.held.may_replace(self.path)
-                    self.work, _ = self.path, self.system.rename(self.work, self.path)  # type: ignore[func-returns-value]
+                self._take_name()
                 self.exclusive = self._named_for_good = False
                 if self.takes_over:
                     with suppress(OSError):
                         self.system.unlink(self.kept_as)
                 self._origin = None
-                self.note_published()
-                forget_journal(self.system, self.path)
                 self.held.only(self.key)
+                try:
+                    forget_journal(self.system, self.path)
+                except OSError:
+                    # it has its name all the same
+                    self.note_published()
+                    raise
+                self.note_published()
             self._name_for_good(durable=durable)
+
+    def _take_name(self) -> None:
+        if self._is_renamed(self.path):
+            return
+        if self._nameless():
+            self._name_again()
+        elif self.exclusive:
+            self._rename(self.path, replace=False)
+        else:
+            self.held.may_replace(self.path)
+            self._rename(self.path)
+
+    def _rename(self, target: str, *, replace: bool = True) -> None:
+        """Give the file a name; `_is_renamed` tells whether an interruption came before or after that."""
+        self._renaming = target
+        if replace:
+            self.system.rename(self.work, target)
+        else:
+            name_new(self.system, self.work, target)
+
+    def _is_renamed(self, target: str) -> bool:
+        """Whether an interrupted call gave the file its name."""
+        return self._renaming == target and self.held.where(target, self.key) is not None
 
     def _name_for_good(self, *, durable: bool) -> None:
         if durable and not self._named_for_good and self._there() is not None:
@@ -205,6 +230,7 @@ class Location:
         """The file has its name: on the ranks that did not publish it, too."""
         self.work, self.unseen, self.kept_as = self.path, False, ""
 
+    @done_whole
     def keep(self, *, durable: bool) -> None:
         """After a flush, have a whole file under one temporary name until `publish`: a new layout takes it now.
 
@@ -220,8 +246,8 @@ class Location:
         """
         with _named(self.path):
             if self.takes_over:
-                # in one line, as in `publish`
-                self.work, _ = self.kept_as, self.system.rename(self.work, self.kept_as)  # type: ignore[func-returns-value]
+                if not self._is_renamed(self.kept_as):
+                    self._rename(self.kept_as)
                 self.held.drop(self._origin)
                 self._origin, self._named_for_good = None, False
             self.note_kept()
@@ -270,7 +296,7 @@ class Location:
     def _name_again(self) -> None:
         """Give the new layout the name that the file had."""
         try:
-            name_new(self.system, self.work, self.path)
+            self._rename(self.path, replace=False)
         except FileExistsError:
             self._kept = True
             text = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from interrupts import Interrupts, open_now
+from interrupts import AtCall, Interrupts, open_now
 
 import pnc_vol
 from pnc_vol.append_log.private_folders import note_folders
@@ -21,15 +21,18 @@ KINDS: dict[str, dict[str, Any]] = {
     "cache": {"hints": {"e10_cache_flush_flag": "flush_immediate"}},
     "coherent cache": {"hints": {"e10_cache": "coherent"}},
     "log": {"burst_buf": True},
+    "memory": {},
 }
+SWEEP = pytest.mark.parametrize("most", [30, pytest.param(10**9, marks=pytest.mark.nightly)], ids=["some", "all"])
 
 
 def options(kind: str, folder: Path) -> dict[str, Any]:
-    """The options of a file whose cache or log is in a folder."""
+    """The options of a file whose cache or log is in a folder, which is made."""
+    folder.mkdir(exist_ok=True)
     given = {**KINDS[kind]}
     if "hints" in given:
         given["hints"] = {"e10_cache_path": str(folder), **given["hints"]}
-    else:
+    elif given:
         given["burst_buf_dirname"] = str(folder)
     return given
 
@@ -45,22 +48,28 @@ def interrupted(trouble: Any, call: Callable[[], object]) -> bool:
     return False
 
 
-def lines(counted: Interrupts, most: int) -> Iterator[int]:
-    """So many of the lines that were counted, the first and the last among them."""
-    yield from sorted({int(n) for n in np.linspace(1, counted.count, most)})
+def sweep(counted: Interrupts, most: int, once: Callable[[int, AtCall], None]) -> None:
+    """Try so many of the lines that were counted, the first and the last among them; all that went wrong is told."""
+    wrong = {}
+    for n in sorted({int(n) for n in np.linspace(1, counted.count, min(most, counted.count))}):
+        trouble = counted.at_line(n)
+        try:
+            once(n, trouble)
+        except Exception as error:
+            traceback.clear_frames(error.__traceback__)
+            wrong[f"line {n}, {trouble.where}"] = f"{type(error).__name__}: {error}"[:300]
+    assert not wrong, "\n".join(f"{where}: {what}" for where, what in wrong.items())
 
 
-@pytest.mark.nightly
+@SWEEP
 @pytest.mark.filterwarnings("ignore:.*what was posted and is not in the file is kept:pnc_vol.errors.PncVolWarning")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_close_is_called_again(kind: str, error: type[BaseException], tmp_path: Path) -> None:
+def test_a_close_is_called_again(kind: str, error: type[BaseException], most: int, tmp_path: Path) -> None:
     """After an interrupted close nothing is open while the user still has the file, and what was posted is there."""
 
     def opened(n: int) -> pnc_vol.File:
-        folder = tmp_path / str(n)
-        folder.mkdir()
-        f = pnc_vol.File(tmp_path / f"{n}.nc", "w", **options(kind, folder))
+        f = pnc_vol.File(tmp_path / f"{n}.nc", "w", **options(kind, tmp_path / str(n)))
         f["x"] = np.arange(10)
         f.flush()
         f["x"][5] = 50
@@ -71,25 +80,25 @@ def test_a_close_is_called_again(kind: str, error: type[BaseException], tmp_path
     with counted:
         f.close()
     before = open_now()
-    for n in lines(counted, 60):
+
+    def once(n: int, trouble: AtCall) -> None:
         f = opened(n)
-        trouble = counted.at_line(n)
         if interrupted(trouble, f.close) and f:
             f.close()
         assert not f
-        assert open_now() == before, trouble.where
+        assert open_now() == before
         with pnc_vol.File(tmp_path / f"{n}.nc", "r+", recover=True, **options(kind, tmp_path / str(n))) as f:
-            assert f["x"][5] in ((5, 50) if trouble.happened else (50,)), trouble.where
+            assert f["x"][5] in ((5, 50) if trouble.happened else (50,))
+
+    sweep(counted, most, once)
 
 
-@pytest.mark.nightly
+@SWEEP
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_opening_gives_back_what_it_took(kind: str, error: type[BaseException], tmp_path: Path) -> None:
+def test_an_opening_gives_back_what_it_took(kind: str, error: type[BaseException], most: int, tmp_path: Path) -> None:
     def opening(n: int) -> None:
-        folder = tmp_path / str(n)
-        folder.mkdir()
-        f.append(pnc_vol.File(tmp_path / f"{n}.nc", "w", **options(kind, folder)))
+        f.append(pnc_vol.File(tmp_path / f"{n}.nc", "w", **options(kind, tmp_path / str(n))))
 
     f: list[pnc_vol.File] = []
     counted = Interrupts(0, error)
@@ -98,12 +107,14 @@ def test_an_opening_gives_back_what_it_took(kind: str, error: type[BaseException
             opening(n)
         f.pop().close()
     before = open_now()
-    for n in lines(counted, 60):
-        trouble = counted.at_line(n)
-        interrupted(trouble, lambda n=n: opening(n))
+
+    def once(n: int, trouble: AtCall) -> None:
+        interrupted(trouble, lambda: opening(n))
         while f:
             f.pop().close()
-        assert open_now() == before, trouble.where
+        assert open_now() == before
+
+    sweep(counted, most, once)
 
 
 def test_the_lock_of_a_note_is_given_back(tmp_path: Path) -> None:
@@ -123,18 +134,15 @@ def test_the_lock_of_a_note_is_given_back(tmp_path: Path) -> None:
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-@pytest.mark.nightly
+@SWEEP
 @pytest.mark.parametrize("publish", ["create", "close"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_interrupted_flush_is_completed_by_the_close(kind: str, publish: str, tmp_path: Path) -> None:
+def test_an_interrupted_flush_is_completed_by_the_close(kind: str, publish: str, most: int, tmp_path: Path) -> None:
     """Also one that moves the data to a copy of the file, and one whose header a cache holds back."""
 
     def opened(n: int) -> pnc_vol.File:
-        folder = tmp_path / str(n)
-        folder.mkdir()
-        f = pnc_vol.File(
-            tmp_path / f"{n}.nc", "w", publish=publish, header_reserve=0, separator="_", **options(kind, folder)
-        )
+        name, given = tmp_path / f"{n}.nc", options(kind, tmp_path / str(n))
+        f = pnc_vol.File(name, "w", publish=publish, header_reserve=0, separator="_", **given)
         f["x"] = np.arange(10)
         f.flush()
         f["y"] = np.arange(5)
@@ -146,19 +154,21 @@ def test_an_interrupted_flush_is_completed_by_the_close(kind: str, publish: str,
     with opened(-1) as f, counted:
         f.flush()
     before = open_now()
-    for n in lines(counted, 60):
+
+    def once(n: int, trouble: AtCall) -> None:
         f = opened(n)
-        trouble = counted.at_line(n)
         interrupted(trouble, f.flush)
         f.close()
-        assert open_now() == before, trouble.where
+        assert open_now() == before
         with pnc_vol.File(tmp_path / f"{n}.nc") as f:
-            assert (f["x"][...].tolist(), f["y"][...].tolist()) == (list(range(10)), list(range(5))), trouble.where
-            assert f.attrs["more"] == "x" * 3000, trouble.where
+            assert (f["x"][...].tolist(), f["y"][...].tolist()) == (list(range(10)), list(range(5)))
+            assert f.attrs["more"] == "x" * 3000
+
+    sweep(counted, most, once)
 
 
-@pytest.mark.nightly
-def test_an_interrupted_finalize_is_called_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@SWEEP
+def test_an_interrupted_finalize_is_called_again(most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file whose close was deferred belongs to nobody else."""
     guard = tmp_path / "guard.json"
     guard.write_text(json.dumps({"Guardnames": "step"}))
@@ -177,18 +187,21 @@ def test_an_interrupted_finalize_is_called_again(tmp_path: Path, monkeypatch: py
     with counted:
         pnc_vol.finalize()
     assert counted.count > 200
-    for n in lines(counted, 60):
+
+    def once(n: int, trouble: AtCall) -> None:
         closed(n)
-        trouble = counted.at_line(n)
         interrupted(trouble, pnc_vol.finalize)
         pnc_vol.finalize()
-        assert open_now() == before, trouble.where
+        assert open_now() == before
         with pnc_vol.File(tmp_path / f"step{n}.nc") as f:
-            assert f["x"][...].tolist() == list(range(10)), trouble.where
+            assert f["x"][...].tolist() == list(range(10))
         pnc_vol.finalize()
 
+    sweep(counted, most, once)
 
-def test_a_process_does_not_wait_for_its_own_lock(tmp_path: Path) -> None:
+
+@SWEEP
+def test_a_process_does_not_wait_for_its_own_lock(most: int, tmp_path: Path) -> None:
     """A write that Ctrl-C ended may keep its lock on bytes that are read next."""
 
     def opened(n: int) -> pnc_vol.File:
@@ -205,12 +218,14 @@ def test_a_process_does_not_wait_for_its_own_lock(tmp_path: Path) -> None:
     counted = Interrupts(0, KeyboardInterrupt)
     with opened(-1) as f, counted:
         change(f)
-    for n in lines(counted, 60):
+
+    def once(n: int, trouble: AtCall) -> None:
         with opened(n) as f:
-            trouble = counted.at_line(n)
-            interrupted(trouble, lambda f=f: change(f))
-            assert f["x"][1::2].tolist() == list(range(1, 1000, 2)), trouble.where
+            interrupted(trouble, lambda: change(f))
+            assert f["x"][1::2].tolist() == list(range(1, 1000, 2))
             change(f)
+
+    sweep(counted, most, once)
 
 
 def test_a_dataset_is_read_after_an_interrupted_post(tmp_path: Path) -> None:

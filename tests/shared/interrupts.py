@@ -22,10 +22,26 @@ _BEGIN = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "PUSH_NULL")
 """What an expression begins with; a block ends with other instructions."""
 
 
-def _leaves_with(frame: FrameType) -> bool:
-    """Whether a ``with`` block is about to end: Python looks for no signal there before ``__exit__`` is called."""
-    begins = opcode.opname[frame.f_code.co_code[frame.f_lasti]].startswith(_BEGIN)
-    return not begins and linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+def _no_signal(frame: FrameType) -> bool:
+    """Whether Python looks for no signal at a line.
+
+    That is so where a ``with`` block is about to end, before ``__exit__`` is called, and at an instruction that does
+    nothing, as that of ``try:``, which CPython 3.11 takes out of the blocks around it.
+    """
+    begins = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
+    if begins == "NOP" or begins.startswith(_BEGIN):
+        return begins == "NOP"
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+
+
+def _called_by_python(frame: FrameType | None) -> bool:
+    """Whether Python itself called: a destructor, or what is to be told of the collector of cycles.
+
+    That happens at no known line, nobody gets the exceptions, and CPython 3.11 can crash if a trace function raises.
+    """
+    while frame is not None and frame.f_code.co_name not in ("__del__", "_collector"):
+        frame = frame.f_back
+    return frame is not None
 
 
 class Call(NamedTuple):
@@ -62,7 +78,7 @@ class Interrupts:
         if (ours := self._of_package.get(code)) is None:
             ours = "/pnc_vol/" in code.co_filename and "/pnc_vol/testing/" not in code.co_filename
             self._of_package[code] = ours
-        if not ours:
+        if not ours or _called_by_python(frame):
             return None
         self._calls[code] += 1
         self._noted.append(Call(code, self._calls[code]))
@@ -70,7 +86,7 @@ class Interrupts:
 
         def line(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal lines
-            if event == "line" and not _leaves_with(frame):
+            if event == "line" and not _no_signal(frame):
                 lines += 1
                 self.count += 1
                 self._call_of.append(call)
@@ -97,14 +113,14 @@ class AtCall:
         self.happened = False
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if event == "line" and not _leaves_with(frame):
+        if event == "line" and not _no_signal(frame):
             self.line -= 1
             if not self.line:
                 _fail(self, frame, self.n)
         return self._line
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code is not self.code:
+        if frame.f_code is not self.code or _called_by_python(frame):
             return None
         self.left -= 1
         return None if self.left else self._line
