@@ -81,8 +81,6 @@ class Location:
         self._origin: Key | None = None
         """The file of which this is a new layout, if somebody can find that."""
         self._kept = False
-        self._renaming = ""
-        """The name that it is being given: an interruption may have come before or after that."""
         self.unsynced: SyncError | None = None
         """Why this file, which should take the place of another one, never does: its fsync failed."""
 
@@ -157,7 +155,8 @@ class Location:
             location.key = write_new(system, location.work, header, mode, durable=safe, held=location.held)
         try:
             if publish:
-                location.publish(durable=durable)
+                # not done once more: nobody gets the location if that is interrupted
+                location._publish(durable=durable)
             elif durable:
                 system.fsync_dir(os.path.dirname(location.work) or ".")
         except OSError:
@@ -165,8 +164,7 @@ class Location:
             raise
         return location
 
-    @done_whole
-    def publish(self, *, durable: bool = False) -> None:
+    def _publish(self, *, durable: bool = False) -> None:
         """Give the file its name, in place of what was there; nothing to do if it has it.
 
         Parameters
@@ -182,7 +180,13 @@ class Location:
         """
         with _named(self.path, "the file cannot get its name: "):
             if not self.published:
-                self._take_name()
+                if self._nameless():
+                    self._name_again()
+                elif self.exclusive:
+                    self._rename(self.path, replace=False)
+                else:
+                    self.held.may_replace(self.path)
+                    self._rename(self.path)
                 self.exclusive = self._named_for_good = False
                 if self.takes_over:
                     with suppress(OSError):
@@ -198,28 +202,18 @@ class Location:
                 self.note_published()
             self._name_for_good(durable=durable)
 
-    def _take_name(self) -> None:
-        if self._is_renamed(self.path):
-            return
-        if self._nameless():
-            self._name_again()
-        elif self.exclusive:
-            self._rename(self.path, replace=False)
-        else:
-            self.held.may_replace(self.path)
-            self._rename(self.path)
+    publish = done_whole(_publish)
 
     def _rename(self, target: str, *, replace: bool = True) -> None:
-        """Give the file a name; `_is_renamed` tells whether an interruption came before or after that."""
-        self._renaming = target
-        if replace:
-            self.system.rename(self.work, target)
-        else:
-            name_new(self.system, self.work, target)
-
-    def _is_renamed(self, target: str) -> bool:
-        """Whether an interrupted call gave the file its name."""
-        return self._renaming == target and self.held.where(target, self.key) is not None
+        """Give the file a name, unless an interrupted call has given it this one."""
+        try:
+            if replace:
+                self.system.rename(self.work, target)
+            else:
+                name_new(self.system, self.work, target)
+        except (FileNotFoundError, FileExistsError):
+            if self.held.where(target, self.key) is None:
+                raise
 
     def _name_for_good(self, *, durable: bool) -> None:
         if durable and not self._named_for_good and self._there() is not None:
@@ -246,8 +240,7 @@ class Location:
         """
         with _named(self.path):
             if self.takes_over:
-                if not self._is_renamed(self.kept_as):
-                    self._rename(self.kept_as)
+                self._rename(self.kept_as)
                 self.held.drop(self._origin)
                 self._origin, self._named_for_good = None, False
             self.note_kept()
