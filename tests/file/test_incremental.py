@@ -27,11 +27,12 @@ def lines_of(act: Callable[[], object]) -> int:
         count += event == "line"
         return step
 
+    before = sys.gettrace()
     sys.settrace(step)
     try:
         act()
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return count
 
 

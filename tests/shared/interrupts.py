@@ -98,11 +98,12 @@ class Interrupts:
         return line
 
     def __enter__(self) -> Interrupts:
+        self._before = sys.gettrace()
         sys.settrace(self._call)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        sys.settrace(None)
+        sys.settrace(self._before)  # what measures the coverage goes on
 
 
 class AtCall:
@@ -127,11 +128,12 @@ class AtCall:
 
     def __enter__(self) -> AtCall:
         self.code, self.left = self.call
+        self._before = sys.gettrace()
         sys.settrace(self._call)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        sys.settrace(None)
+        sys.settrace(self._before)  # what measures the coverage goes on
 
 
 def _fail(at: Interrupts | AtCall, frame: FrameType, n: int) -> None:
