@@ -118,7 +118,7 @@ def _shares(job: Job, path: PurePath, invent: bool) -> tuple[list[tuple[tuple[in
         if invent and o.job_ranks:
             maps, lengths = invented(o.case, size, max(o.job_ranks, job.comm.size), job.comm.size)
         elif invent:
-            maps, lengths = invented(o.case, size, max(o.job_ranks, job.comm.size))
+            maps, lengths = invented(o.case, size, max(o.map_ranks, job.comm.size))
         else:
             maps = read_maps(path)
     ranks = over(job.comm)
