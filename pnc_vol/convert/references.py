@@ -202,14 +202,15 @@ class Meanings:
             return tuple(map(self._plain, item.tolist()))
         if isinstance(item, np.ndarray | list | tuple):
             return [self._plain(each) for each in item]
-        if isinstance(item, Reference):
-            return self._meaning(item, lambda: self.file[item.path], lambda: item.region)
+        # first: where HDF5 files are opened as they are, h5py's references count as ours, too
         if type(item).__module__.partition(".")[0] == "h5py":
             import h5py
 
             return self._meaning(
                 item, lambda: self.file[item], lambda: _region_of(h5py.h5r.get_region(item, self.file.id))
             )
+        if isinstance(item, Reference):
+            return self._meaning(item, lambda: self.file[item.path], lambda: item.region)
         return item
 
     def _meaning(self, item: Any, follow: Callable[[], Any], region: Callable[[], str]) -> tuple[str, str]:

@@ -21,9 +21,11 @@ class InterruptedCall(HookedSystem):
     at = 0
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self.at -= threading.current_thread() is threading.main_thread()
-        if not self.at:
-            raise KeyboardInterrupt
+        # no other thread ever gets it
+        if threading.current_thread() is threading.main_thread():
+            self.at -= 1
+            if not self.at:
+                raise KeyboardInterrupt
         return super().call(name, args, kwargs)
 
 
