@@ -10,12 +10,6 @@ from abc import ABCMeta
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.errors import NotCDFError
-from pnc_vol.late import late
-
-if TYPE_CHECKING:
-    from pnc_vol.api import hdf5_files
-else:
-    hdf5_files = late("pnc_vol.api.hdf5_files")
 
 __all__ = ["FileClass"]
 
@@ -29,6 +23,8 @@ class FileClass(ABCMeta):
             try:
                 return super().__call__(*args, **keywords)
             except NotCDFError:
+                from pnc_vol.api import hdf5_files
+
                 found = hdf5_files.instead(cls, args, keywords)
                 if found is None:
                     raise

@@ -12,8 +12,10 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
+import re
 from types import ModuleType
 from typing import Any
 
@@ -26,7 +28,7 @@ from pnc_vol.optional import is_patched, require_h5py
 from pnc_vol.settings import options
 from pnc_vol.system import REAL
 
-__all__ = ["instead", "is_foreign", "is_hdf5", "open_as_is", "real_h5py"]
+__all__ = ["instead", "is_foreign", "is_hdf5", "open_as_is", "open_hdf5"]
 
 _H5PY = frozenset(
     ("libver", "userblock_size", "swmr", "rdcc_nslots", "rdcc_nbytes", "rdcc_w0", "track_order", "page_buf_size",
@@ -36,15 +38,46 @@ _H5PY = frozenset(
 _DRIVERS = (None, "sec2", "stdio", "core", "fileobj")
 
 
-def real_h5py(purpose: str) -> ModuleType:
-    """The real h5py, whose objects pass ``isinstance`` of this package's classes from then on.
+def is_foreign(thing: Any) -> bool:
+    """Whether this is an object of the real h5py."""
+    return any(base.__module__.partition(".")[0] == "h5py" for base in type(thing).__mro__)
+
+
+def open_hdf5(name: Any, **options: Any) -> Any:
+    """Open an HDF5 file for reading, with the real h5py.
 
     Raises
     ------
     MissingPackageError
-        It is not installed.
+        h5py is not installed.
+    OSError
+        It cannot be read; of a file that is cut short the message says so, in place of HDF5's own words.
     """
-    found = require_h5py(purpose)
+    h5py = _h5py(name)
+    try:
+        return h5py.File(name, "r", **options)
+    except OSError as error:
+        cut = re.search(r"truncated file: eof = (\d+), .*stored_eof = (\d+)", str(error))
+        if cut is None:
+            raise
+        text = (
+            f"the HDF5 file is truncated: {cut[1]} of {cut[2]} bytes are there. Copy it again; if its writer was ended "
+            "before it closed the file, h5clear or the program that wrote it may help"
+        )
+        raise OSError(errno.EIO, text, _shown(name)) from error
+
+
+def _h5py(name: Any) -> ModuleType:
+    return require_h5py(f"Reading the HDF5 file {_shown(name)}")
+
+
+def _shown(name: Any) -> str:
+    return str(name) if is_file_object(name) else os.fsdecode(name)
+
+
+def open_as_is(name: Any, **options: Any) -> Any:
+    """As `open_hdf5`; h5py's objects pass ``isinstance`` of this package's classes from then on."""
+    found = _h5py(name)
     for mine, its in (
         (class_of("group"), found.Group), (class_of("file"), found.File), (class_of("dataset"), found.Dataset),
         (Datatype, found.Datatype), (AttributeManager, found.AttributeManager), (Reference, found.Reference),
@@ -52,26 +85,7 @@ def real_h5py(purpose: str) -> ModuleType:
         (HardLink, found.HardLink),
     ):  # fmt: skip
         mine.register(its)
-    return found
-
-
-def is_foreign(thing: Any) -> bool:
-    """Whether this is an object of the real h5py."""
-    return type(thing).__module__.partition(".")[0] == "h5py" or any(
-        base.__module__.partition(".")[0] == "h5py" for base in type(thing).__mro__
-    )
-
-
-def open_as_is(name: Any, **given: Any) -> Any:
-    """Open an HDF5 file for reading, with the real h5py.
-
-    Raises
-    ------
-    MissingPackageError
-        It is not installed.
-    """
-    h5py = real_h5py(f"Reading the HDF5 file {name if is_file_object(name) else os.fsdecode(name)}")
-    return h5py.File(name, "r", **given)
+    return open_hdf5(name, **options)
 
 
 def instead(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

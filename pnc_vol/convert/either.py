@@ -7,22 +7,20 @@ Rule: nothing of HDF5 is loaded for a NetCDF file.
 
 from __future__ import annotations
 
-import errno
 import os
-import re
 from typing import Any, Literal
 
 from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
+from pnc_vol.api.hdf5_files import open_hdf5
 from pnc_vol.disk import signature
 from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import NotCDFError
 from pnc_vol.file.finding import is_set
-from pnc_vol.optional import require_h5py
 from pnc_vol.system import REAL, System
 from pnc_vol.system.full_io import read_at
 
-__all__ = ["Kind", "kind_of", "open_either", "open_hdf5"]
+__all__ = ["Kind", "kind_of", "open_either"]
 
 Kind = Literal["hdf5", "netcdf"]
 
@@ -82,28 +80,3 @@ def open_either(path: str | os.PathLike[str], *, kind: Kind | None = None) -> An
     opened = open_hdf5(path)
     warn_if_stale(path, opened)
     return opened
-
-
-def open_hdf5(path: str | os.PathLike[str], **options: Any) -> Any:
-    """Open an HDF5 file for reading with h5py.
-
-    Raises
-    ------
-    MissingPackageError
-        h5py is not installed.
-    OSError
-        It cannot be read; of a file that is cut short the message says so, in place of HDF5's own words.
-    """
-    name = os.fsdecode(path)
-    h5py = require_h5py(f"Reading the HDF5 file {name}")
-    try:
-        return h5py.File(os.fspath(path), "r", **options)
-    except OSError as error:
-        cut = re.search(r"truncated file: eof = (\d+), .*stored_eof = (\d+)", str(error))
-        if cut is None:
-            raise
-        text = (
-            f"the HDF5 file is truncated: {cut[1]} of {cut[2]} bytes are there. Copy it again; if its writer was ended "
-            "before it closed the file, h5clear or the program that wrote it may help"
-        )
-        raise OSError(errno.EIO, text, name) from error

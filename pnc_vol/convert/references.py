@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.api.hdf5_files import is_foreign
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.composite import ragged_base
@@ -203,7 +204,7 @@ class Meanings:
         if isinstance(item, np.ndarray | list | tuple):
             return [self._plain(each) for each in item]
         # first: where HDF5 files are opened as they are, h5py's references count as ours, too
-        if type(item).__module__.partition(".")[0] == "h5py":
+        if is_foreign(item):
             import h5py
 
             return self._meaning(

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pnc_vol.api.file import File
-from pnc_vol.convert.either import kind_of, open_hdf5
+from pnc_vol.api.hdf5_files import open_hdf5
+from pnc_vol.convert.either import kind_of
 from pnc_vol.convert.link_state import state_of
 from pnc_vol.file.finding import files_of
 from pnc_vol.system import REAL, exists

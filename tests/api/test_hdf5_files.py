@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import textwrap
@@ -66,6 +67,12 @@ def test_writing_one_and_a_subclass_stay_errors(path: str) -> None:
             act()
     with pytest.raises(ValueError, match="hdf5"):
         pnc_vol.File(path, hdf5="maybe")
+
+
+def test_one_that_is_cut_short_is_called_that(path: str) -> None:
+    os.truncate(path, 3000)
+    with pytest.raises(OSError, match=r"the HDF5 file is truncated: 3000 of \d+ bytes are there"):
+        pnc_vol.File(path, hdf5="pass")
 
 
 def test_a_file_of_ours_is_ours(tmp_path: Path) -> None:
