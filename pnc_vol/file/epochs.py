@@ -77,7 +77,7 @@ class Epochs:
         self._begun: tuple[int, bytes] | None = None
         self._in_file = disk.header_bytes
         self._overlapped: tuple[int, int, bytes | None] = 0, 0, None
-        """See `HeldRanges.met`; and what all ranks announced that they are about to write."""
+        """See `HeldRanges.newest_overlapped`; and what all ranks announced that they are about to write."""
         self._ranges: HeldRanges | None = None
         self.unwritten: list[Unwritten] = []
         self.holding = disk.driver.synced_epoch() < EVERY_EPOCH

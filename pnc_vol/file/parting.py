@@ -38,7 +38,7 @@ def leaves(session: Session) -> bool:
     if session.comm.mpi is None:
         return False
     pending = session.epochs.pending
-    stays = pending and not _part(session.comm, session, _MOMENT)
+    stays = pending and not _part(session.comm, session, session.epochs.leave(), _MOMENT)
     if not pending or stays:
         _left.append((session.comm, session if stays else None))
     return stays
@@ -53,9 +53,12 @@ def let_go_of_file(session: Session) -> None:
         session.disk.driver.leave()
 
 
-def _part(comm: Comm, session: Session | None, patience: float) -> bool:
-    """Part from the ranks that left a file, too; whether all have. What was flushed follows to the file then."""
-    least = comm.part((0, 0) if session is None else session.epochs.leave(), patience)
+def _part(comm: Comm, session: Session | None, state: tuple[int, int], patience: float) -> bool:
+    """Part from the ranks that left a file, too; whether all have. What was flushed follows to the file then.
+
+    state : (int, int), see `Epochs.leave`.
+    """
+    least = comm.part(state, patience)
     if least is None:
         return False
     if session is not None and least[0]:
@@ -91,12 +94,14 @@ def _parted(waiting: list[_Left], patience: float) -> Iterator[_Left]:
     They take turns: ranks that waited for one after the other, each for its own time, could miss each other at every
     one of them.
     """
+    # once: it carries what is in the caches
+    states = {one: (0, 0) if one[1] is None else one[1].epochs.leave() for one in waiting}
     rounds = round(patience / _ROUND)
     more = rounds
     while waiting and more:
         more -= 1
         for one in tuple(waiting):
-            if _part(*one, _ROUND / len(waiting)):
+            if _part(*one, states[one], _ROUND / len(waiting)):
                 more = rounds
                 yield one
 

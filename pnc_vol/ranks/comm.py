@@ -75,11 +75,6 @@ class Comm:
         self.traffic = Traffic()
 
     @property
-    def number(self) -> int:
-        """Communicators of several ranks are numbered as they are made."""
-        return 0
-
-    @property
     def timeout(self) -> float | None:
         """Seconds to wait for the other ranks in one collective call; None: without end."""
         return None

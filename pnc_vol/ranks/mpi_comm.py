@@ -354,10 +354,6 @@ class MpiComm(Comm):
     def abandon(self, reason: str) -> None:
         self._calls.leave(reason)
 
-    @property
-    def number(self) -> int:
-        return self._calls.number
-
     def part(self, values: Sequence[int], patience: float) -> list[int] | None:
         return self._calls.part(values, patience)
 

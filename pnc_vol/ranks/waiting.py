@@ -19,7 +19,6 @@ Rules
 
 from __future__ import annotations
 
-import itertools
 import os
 import struct
 import time
@@ -49,7 +48,6 @@ _TAG_PART = 4100
 NOTES = _TAG_LEFT, _TAG_HERE
 """Tags of what ranks say when they leave, or give a call up."""
 _LONGEST_NOTE = 4096
-_numbers = itertools.count()
 
 
 def patiently(timeout: float | None, quick: int = _QUICK_TURNS) -> Iterator[int]:
@@ -74,7 +72,6 @@ class TimedWait:
     mpi : mpi4py.MPI.Intracomm
     module : the module mpi4py.MPI
     timeout : float or None, seconds to wait in one call.
-    number : int, the same on all ranks in the order in which communicators were made.
     sequence : int, calls that were begun here.
     broken : RankError or None, why no call can be completed any more.
     crowded : bool, ranks share cores.
@@ -85,7 +82,6 @@ class TimedWait:
         self.mpi = mpi
         self.module = module
         self.timeout = timeout
-        self.number = next(_numbers)
         self.sequence = 0
         self.crowded = False
         self.broken: errors.RankError | None = None
