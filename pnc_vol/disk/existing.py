@@ -31,7 +31,8 @@ from pnc_vol.disk.signature import Read, kind_by, says_what
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError, NeedBytes, NotCDFError
 from pnc_vol.extents.model import one_extent
-from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, decode
+from pnc_vol.format.decode import Decoded, decode
+from pnc_vol.format.limits import MAX_HEADER_BYTES
 from pnc_vol.format.model import WIDTHS, Attr
 from pnc_vol.format.source import DecodingHints
 from pnc_vol.system import System

@@ -36,6 +36,7 @@ import numpy as np
 
 from pnc_vol.disk.naming import write_new
 from pnc_vol.format.encode import Parts
+from pnc_vol.format.limits import MAX_HEADER_BYTES
 from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at, write_all
 from pnc_vol.system.neighbours import neighbour
@@ -241,9 +242,7 @@ def _distrust(told: os.stat_result, there: os.stat_result) -> str:
         return f"belongs to user {told.st_uid}, not to the owner of the file ({there.st_uid})"
     if told.st_dev != there.st_dev:
         return "is on another file system"
-    from pnc_vol.format import decode
-
-    if told.st_size > _HEAD.size + 2 * decode.MAX_HEADER_BYTES:
+    if told.st_size > _HEAD.size + 2 * MAX_HEADER_BYTES:
         return f"has {told.st_size} bytes, which is not the size of a journal,"
     return ""
 
@@ -259,9 +258,7 @@ def _read(
     if len(head) < _HEAD.size:
         return None
     magic, inode, new_nbytes, count, crc = _HEAD.unpack(head)
-    from pnc_vol.format import decode
-
-    if magic != _MAGIC or not 0 < count <= _MOST_PIECES or new_nbytes > decode.MAX_HEADER_BYTES:
+    if magic != _MAGIC or not 0 < count <= _MOST_PIECES or new_nbytes > MAX_HEADER_BYTES:
         return None
     behind = _HEAD.size + count * _PIECE.size
     pieces = list(_PIECE.iter_unpack(_first(system, fd, behind)[_HEAD.size :].ljust(count * _PIECE.size, b"\0")))

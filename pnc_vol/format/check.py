@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pnc_vol.errors import FormatError
-from pnc_vol.format.decode import MAX_HEADER_BYTES, Decoded, examine
+from pnc_vol.format.decode import Decoded, examine
+from pnc_vol.format.limits import MAX_HEADER_BYTES
 from pnc_vol.format.model import TYPES, WIDTHS, Finding, Header, data_end, inner_sizes, pad4, record_size, record_vars
 
 __all__ = ["check", "short_data", "whole_records"]

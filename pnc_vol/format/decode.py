@@ -25,7 +25,7 @@ import numpy as np
 
 from pnc_vol.errors import CorruptHeaderError, NeedBytes
 from pnc_vol.format import rules
-from pnc_vol.format.limits import MAX_NAME
+from pnc_vol.format.limits import MAX_HEADER_BYTES, MAX_NAME
 from pnc_vol.format.model import (
     ATTRIBUTE,
     DIMENSION,
@@ -41,10 +41,7 @@ from pnc_vol.format.model import (
 )
 from pnc_vol.format.source import NUL, DecodingHints, Guess, Source, Where
 
-__all__ = ["MAX_HEADER_BYTES", "Decoded", "Reader", "decode"]
-
-MAX_HEADER_BYTES = 64 << 20
-"""Longest header that is decoded unless asked otherwise, in bytes."""
+__all__ = ["Decoded", "Reader", "decode"]
 
 _SAMPLE = 16
 """Variables from which on the length of all is estimated."""

@@ -29,6 +29,7 @@ from pnc_vol.format.model import (
 )
 
 __all__ = [
+    "MAX_HEADER_BYTES",
     "MAX_NAME",
     "check_decoded",
     "check_length",
@@ -283,6 +284,8 @@ def _refuse_size(header: Header, i: int, size: int) -> None:
 
 MAX_NAME = 256
 """Bytes of the longest name (NC_MAX_NAME)."""
+MAX_HEADER_BYTES = 64 << 20
+"""Longest header that is decoded unless asked otherwise, in bytes."""
 
 _FIRST = r"[A-Za-z0-9_]|[^\x00-\x7f]"
 _FORBIDDEN = r"[\x00-\x1f\x7f/]"

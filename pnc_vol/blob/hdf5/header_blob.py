@@ -18,9 +18,9 @@ from dataclasses import replace
 import numpy as np
 
 from pnc_vol.errors import CorruptHeaderError, FormatError, NotCDFError
-from pnc_vol.format.decode import MAX_HEADER_BYTES, Reader
+from pnc_vol.format.decode import Reader
 from pnc_vol.format.encode import with_zero_begins
-from pnc_vol.format.limits import MAX_NAME
+from pnc_vol.format.limits import MAX_HEADER_BYTES, MAX_NAME
 from pnc_vol.format.model import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, TYPES, VARIABLE, WIDTHS, Attr, Header, Order
 
 __all__ = ["NATIVE", "Order", "decode", "encode", "order_of"]

@@ -24,7 +24,7 @@ from pnc_vol.blob.maps import SubfileMap
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.errors import FormatError, LimitError
 from pnc_vol.extents.model import Extents, Int64, Runs, one_extent
-from pnc_vol.format.decode import MAX_HEADER_BYTES
+from pnc_vol.format.limits import MAX_HEADER_BYTES
 from pnc_vol.format.model import TYPES, Header
 
 __all__ = ["Hdf5Subfile", "contained", "plan_subfile", "read_subfile"]
