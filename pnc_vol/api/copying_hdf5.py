@@ -66,8 +66,8 @@ class _Copy:
         link = source.get(name, getlink=True)
         expanded = self.expand_soft if isinstance(link, SoftLink) else self.expand_external
         if not isinstance(link, HardLink) and not (expanded and name in source):
-            kind = SoftLink if isinstance(link, SoftLink) else ExternalLink
-            made[name] = SoftLink(link.path) if kind is SoftLink else ExternalLink(link.filename, link.path)
+            soft = isinstance(link, SoftLink)
+            made[name] = SoftLink(link.path) if soft else ExternalLink(link.filename, link.path)
             return
         self.into(made, name, source[name], members=not self.shallow)
 

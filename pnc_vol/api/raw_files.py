@@ -111,7 +111,7 @@ class _Files:
         if not allowed:
             why = linking.why_not(None, self.oid.handle.session.options)
             raise SourceError(f"{self.node.path!r}: its raw file {name!r} cannot be opened: {why}")
-        flags = (os.O_RDWR if self.writing else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0)
+        flags = os.O_RDWR if self.writing else os.O_RDONLY
         for path in allowed:
             with contextlib.suppress(FileNotFoundError):
                 return self.system.open(path, flags)

@@ -67,17 +67,12 @@ class _Sources:
         self.closing = contextlib.ExitStack()
 
     def __enter__(self) -> _Sources:
-        self.closing.enter_context(self._as_step())
+        if not self.closing.enter_context(linking.one_step()):
+            self.closing.close()
+            raise SourceError(
+                f"{self.node.path!r}: virtual datasets lead from one to the next too often; they form a circle"
+            )
         return self
-
-    @contextlib.contextmanager
-    def _as_step(self) -> Iterator[None]:
-        with linking.one_step() as allowed:
-            if not allowed:
-                raise SourceError(
-                    f"{self.node.path!r}: virtual datasets lead from one to the next too often; they form a circle"
-                )
-            yield
 
     def __exit__(self, *error: object) -> None:
         self.closing.close()
@@ -128,9 +123,8 @@ class _Sources:
                 continue
             along = source.to.axes[source.to.unlimited]
             for number in range(along.whole(shape[source.to.unlimited])):
-                first = along.start + number * along.stride
-                mine = [range(first, first + along.block)]
-                dataset = self.numbered(source, number) if _meet([asked[source.to.unlimited]], mine) else None
+                wanted = _meet([asked[source.to.unlimited]], [along.block_of(number)])
+                dataset = self.numbered(source, number) if wanted else None
                 if dataset is not None:
                     yield _Found(source, number, dataset)
 
@@ -229,8 +223,7 @@ def _piece(found: _Found, asked: list[Indices]) -> _Piece | None:
     if number >= 0:
         along = source.to.axes[source.to.unlimited]
         assert isinstance(along, Evenly)
-        first = along.start + number * along.stride
-        to[source.to.unlimited] = range(first, first + along.block)
+        to[source.to.unlimited] = along.block_of(number)
     places: list[Indices] = []
     ordinals: list[Indices] = []
     for wanted, there in zip(asked, to, strict=True):

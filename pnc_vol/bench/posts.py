@@ -69,36 +69,37 @@ def _written(phase: str, act: _Act, scale: float) -> Work:
     for i in range(count):
         wanted[act.place(i)] = act.value
 
-    def run(peer: Any, watch: Stopwatch) -> None:
-        clear(peer.path)
-        with watch(phase):
-            (x,) = peer.create({"x": (wanted.shape, wanted.dtype)})
-            for i in range(count):
-                x[act.place(i)] = act.value
-            peer.close()
-        found = peer.read()
-        # What was not written is another fill value with each library.
-        check(f"{phase}, {peer.path}", np.where(wanted == 0, 0, found), wanted)
-        clear(peer.path)
+    def write(x: Any) -> None:
+        for i in range(count):
+            x[act.place(i)] = act.value
 
-    without = dict.fromkeys(("PnetCDF-Python", "os.pwrite"), NO_INDEX)
-    return Work({phase: (None, count)}, run, {phase: without})
+    return _indexed(phase, count, wanted, write)
 
 
 def _added(scale: float) -> Work:
     count = times(scale, 10_000)
-    phase = f"{count:,} x one added to a row of 16"
-    wanted = np.random.default_rng(6).random((count, 16))
+    values = np.random.default_rng(6).random((count, 16))
+
+    def write(x: Any) -> None:
+        x[:] = values - 1
+        for i in range(count):
+            x[i] += 1
+
+    return _indexed(f"{count:,} x one added to a row of 16", count, values - 1 + 1, write)
+
+
+def _indexed(phase: str, count: int, wanted: Array, write: Callable[[Any], None]) -> Work:
+    """`count` assignments to the elements of one new dataset, which has the wanted values then."""
 
     def run(peer: Any, watch: Stopwatch) -> None:
         clear(peer.path)
         with watch(phase):
             (x,) = peer.create({"x": (wanted.shape, wanted.dtype)})
-            x[:] = wanted - 1
-            for i in range(count):
-                x[i] += 1
+            write(x)
             peer.close()
-        check(f"{phase}, {peer.path}", peer.read(), wanted - 1 + 1)
+        found = peer.read()
+        # What was not written is another fill value with each library.
+        check(f"{phase}, {peer.path}", np.where(wanted == 0, 0, found), wanted)
         clear(peer.path)
 
     without = dict.fromkeys(("PnetCDF-Python", "os.pwrite"), NO_INDEX)

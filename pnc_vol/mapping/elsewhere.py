@@ -64,6 +64,11 @@ class Evenly(NamedTuple):
         """Length of an axis that holds so many blocks; 0 if there are none."""
         return self.start + (count - 1) * self.stride + self.block if count else 0
 
+    def block_of(self, number: int) -> range:
+        """The elements of one block."""
+        first = self.start + number * self.stride
+        return range(first, first + self.block)
+
     def indices(self, count: int) -> Indices:
         """The elements of the first blocks, increasing."""
         if self.block == 1 or count == 1:
