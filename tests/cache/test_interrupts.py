@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import traceback
 from collections.abc import Callable
@@ -51,6 +52,9 @@ def interrupted(trouble: Any, call: Callable[[], object]) -> bool:
 def sweep(counted: Interrupts, most: int, once: Callable[[int, AtCall], None]) -> None:
     """Try so many of the lines that were counted, the first and the last among them; all that went wrong is told."""
     wrong = {}
+    # Each try collects what it left in cycles: after thousands of other tests that would take a second each time.
+    gc.collect()
+    gc.freeze()
     for n in sorted({int(n) for n in np.linspace(1, counted.count, min(most, counted.count))}):
         trouble = counted.at_line(n)
         try:
