@@ -176,9 +176,13 @@ class SessionRef:
             else:
                 self._close(again=not (last_call or self.tried), unheard=last_call)
         except BaseException as error:
-            if is_interruption(error) and not session.closed:
-                # nobody else would close it, and the next opening of the file would wait for that
-                refs.add(self)
+            if is_interruption(error):
+                if not session.closed:
+                    # nobody else would close it, and the next opening of the file would wait for that
+                    refs.add(self)
+                elif not refs:
+                    # which it may have come before
+                    _leave(self._entry.token)
             raise
         finally:
             if self not in refs:

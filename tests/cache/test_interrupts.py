@@ -16,6 +16,7 @@ from interrupts import AtCall, Interrupts, open_now
 
 import pnc_vol
 from pnc_vol.append_log.private_folders import note_folders
+from pnc_vol.file import registry
 from pnc_vol.system import REAL
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -90,6 +91,7 @@ def test_a_close_is_called_again(kind: str, error: type[BaseException], most: in
         if interrupted(trouble, f.close) and f:
             f.close()
         assert not f
+        assert not registry._open, "later openings would look at what is left"
         assert open_now() == before
         with pnc_vol.File(tmp_path / f"{n}.nc", "r+", recover=True, **options(kind, tmp_path / str(n))) as f:
             assert f["x"][5] in ((5, 50) if trouble.happened else (50,))
