@@ -274,7 +274,7 @@ class Trial:
     def use(self, content: dict[str, Any], chance: random.Random, *, limited: bool = True) -> str:
         self.stage.put(content)
         touched = sorted(name for name, data in content.items() if not limited or data != self.stage.whole.get(name))
-        before, taken, written = self._held(), _memory(), _written()
+        before, taken, written = self._held(), _memory(anew=True), _written()
         self._unraised.clear()
         told = ""
         with warnings.catch_warnings(record=True) as caught:
@@ -308,8 +308,14 @@ class Trial:
         return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
-def _memory() -> int:
-    """Bytes that this process had at most so far."""
+def _memory(*, anew: bool = False) -> int:
+    """Bytes that this process had at most since this was asked anew.
+
+    Else what it had at most before, which may be given back by now, would hide what is taken.
+    """
+    if anew:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
