@@ -31,6 +31,13 @@ def test_mutants_of_every_kind(count: int) -> None:
         assert int(told.split()[-5]) > 0 or kind == "journal", f"{told}: a damage must be able to harm"
 
 
+@pytest.mark.parametrize(("kind", "seed", "number"), [("clog", "rr1", 559)])
+def test_mutants_that_once_failed(kind: str, seed: str, number: int) -> None:
+    words = ["--kind", kind, "--seed", seed, "--first", str(number), "--count", "1"]
+    done = subprocess.run([sys.executable, Path(mutants.__file__), *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def hangs(*_: Any) -> None:
     while True:
         time.sleep(0.01)

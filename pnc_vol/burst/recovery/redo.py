@@ -221,6 +221,9 @@ class Redo:
     def _post_entry(self, source: LogSource, node: DatasetNode, entry: LogEntry, dtype: np.dtype[Any]) -> None:
         shape, rank = node.shape or (), len(node.shape or ())
         flat = np.frombuffer(source.read(entry.data_off, entry.data_len), dtype)
+        if flat.size != (counted := int(entry.count.prod(axis=1).sum())):
+            text = f"an entry of {node.path} holds {flat.size} values, and its counts say {counted}; the log is damaged"
+            raise LogError(text, field="data_len")
         start, count = entry.start[:, :rank], entry.count[:, :rank]
         hidden = entry.count[:, rank:]
         if len(start) > 1 and alike_and_whole(node, entry, shape):
