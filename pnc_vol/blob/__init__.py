@@ -9,6 +9,7 @@
 `layout`                `BlobLayout`: what is known of the subfiles of an open set, and where every variable is
 `finding`               finds a set when its name, a pattern or a subfile is opened
 `set_opening`           opens or creates a set on all ranks
+`renaming`              a new set takes the names of an older one in one step
 `set_headers`           what the headers of a set say, all together
 `blob_set`              what sets of both kinds have in common
 `subfile_set`           the subfiles of an open set: a session for each, a flush of all

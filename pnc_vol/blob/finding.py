@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from pnc_vol.blob.described import described, is_blob_set
+from pnc_vol.blob.renaming import complete_renames, pending_renames
 from pnc_vol.disk import existing as reading
 from pnc_vol.disk import signature
 from pnc_vol.disk.existing import Existing
@@ -68,10 +69,10 @@ class BlobSets:
             return None
         base = named[1]
         first = subfile_path(base, 0)
-        if _is_hdf5(options, path):
+        if _is_hdf5(options, pending_renames(options.system, base).get(0, path)):
             return SetSeen(name, base, signature.HDF5_SIGNATURE)
         try:
-            found = _header_in(options.system, first)
+            found = _first_header(options.system, base)
         except FileNotFoundError:
             found = _header_in(options.system, path)
         if is_blob_set(found.decoded.header):
@@ -95,6 +96,8 @@ class BlobSets:
         looks: bool,
     ) -> Found:
         base, first, system = seen.base, seen.header, options.system
+        if mode != "r":
+            complete_renames(system, base)
         plain: os.stat_result | None = None
         with suppress(FileNotFoundError):
             plain = system.stat(base)
@@ -119,7 +122,7 @@ class BlobSets:
                 # The recovery may have written another header.
                 name = subfile_path(base, 0)
                 if local.subfile is None or not reading.unchanged(system, name, local.subfile):
-                    local.subfile = _header_in(system, name)
+                    local.subfile = _first_header(system, base)
                 first = local.subfile.content
         inode = there.st_ino if there is not None else 0
         return Found("set", token, base, "", len(first), inode, first, seen.sets)
@@ -131,6 +134,14 @@ class BlobSets:
         else:
             from pnc_vol.blob.set_opening import open_set
         return open_set(found, mode, options, comm)
+
+
+def _first_header(system: System, base: str) -> Existing:
+    """The header of subfile 0, wherever that is."""
+    if work := pending_renames(system, base).get(0):
+        with suppress(FileNotFoundError):
+            return _header_in(system, work)
+    return _header_in(system, subfile_path(base, 0))
 
 
 def _header_in(system: System, path: str) -> Existing:

@@ -23,6 +23,7 @@ from pnc_vol.blob.layout import without_begins
 from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap
 from pnc_vol.blob.physical_definitions import PhysicalDefinitions, PhysicalVariable
 from pnc_vol.blob.posted_runs import inner_shape
+from pnc_vol.blob.renaming import pending_renames
 from pnc_vol.disk.existing import Existing, open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError, FormatWarning, ShortFileWarning
@@ -63,11 +64,16 @@ def header_of_bytes(encoded: bytes) -> Header:
 
 def read_headers(
     path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None
-) -> list[Header]:
+) -> tuple[list[Header], list[str]]:
     """Read the headers of all subfiles of a read-only set, on rank 0 for all (collective).
 
     location : Location, of subfile 0; rank 0 notes which file it is.
     first : Existing, optional, subfile 0, where rank 0 has read it already.
+
+    Returns
+    -------
+    list of Header
+    list of str, under which names they were.
 
     Raises
     ------
@@ -77,17 +83,19 @@ def read_headers(
 
     known: list[Header] = []
 
-    def read() -> list[tuple[bytes, int]]:
-        found: list[tuple[bytes, int]] = []
-        count, like = 1, first
+    def read() -> list[tuple[bytes, int, str]]:
+        found: list[tuple[bytes, int, str]] = []
+        count, like, pending = 1, first, pending_renames(options.system, path)
         while len(found) < count:
-            name = subfile_path(path, len(found))
+            name = pending.pop(len(found), "") or subfile_path(path, len(found))
             try:
                 if like is None or like is not first or found:
                     like = open_existing(options.system, name, options.system.realpath(name), like=like)
                     options.system.close(like.fd)
                 existing = like
             except FileNotFoundError:
+                if name != subfile_path(path, len(found)):
+                    continue  # its writer is at work, and has renamed it since
                 if not found:
                     raise
                 raise FormatError(
@@ -106,12 +114,13 @@ def read_headers(
             if not found:
                 location.key = existing.key
                 count = described(existing.decoded.header, name).subfiles
-            found.append((existing.content, header.numrecs))
+            found.append((existing.content, header.numrecs, name))
             known.append(header)
         return found
 
     contents = on_root(comm, "open subfiles", read)
-    return known or [header_of_bytes(content).with_numrecs(numrecs) for content, numrecs in contents]
+    names = [name for _, _, name in contents]
+    return known or [header_of_bytes(content).with_numrecs(numrecs) for content, numrecs, _ in contents], names
 
 
 def counted(header: Header, size: int, name: str) -> Header:

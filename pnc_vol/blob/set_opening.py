@@ -24,6 +24,7 @@ from pnc_vol.blob.header import physical_header
 from pnc_vol.blob.layout import BlobLayout, SubfileLayout
 from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.blob.physical_definitions import Member, PhysicalDefinitions
+from pnc_vol.blob.renaming import forget_renames
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.blob.set_headers import (
     canonical_of,
@@ -75,6 +76,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
     members: list[Member] = []
     real = system.realpath(subfile_path(path, 0))
     location, stale = Location(system, real, real), list[str]()
+    names: list[str] = []
     try:
         with comm.errors_shared(), reported_to_all(comm):
             if created and comm.rank == 0:
@@ -89,7 +91,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
         if writable:
             headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
         else:
-            headers = read_headers(path, options, comm, location, found.subfile)
+            headers, names = read_headers(path, options, comm, location, found.subfile)
         descriptions = described_all(path, headers)
         tree, canonical = canonical_of(path, headers, descriptions, options, warns=comm.rank == 0)
         for number, (one, group) in zip(numbers, opened, strict=True):
@@ -103,6 +105,8 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
         context_of(options, comm, writable=writable),
         {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
     )
+    for number, name in enumerate(names):
+        driver.moved(number, name)
     if created:
         (replaces,), _ = comm.agree("open stale", (bool(stale),))
         for one, _ in opened:
@@ -118,6 +122,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
         subfile_of=subfile_of,
         driver=driver,
         location=location,
+        unnamed=created,
         stale=stale,
     )
     if descriptions:
@@ -125,6 +130,9 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
     encoded = encode(canonical, check=False) if writable else b""
     made = Opened(path, driver, None, writable, created, canonical, encoded, tree, NeverWritten(), False, BlobLayout)
     session = session_of(made, options, comm, file_set=files)
+    if writable and not created and comm.rank == 0:
+        # the lock of subfile 0 is this job's
+        forget_renames(system, path)
     if created and options.publish == "create":
         _name_set(session, members, system)
     return session
@@ -139,7 +147,8 @@ def _name_set(session: Any, members: list[Member], system: System) -> None:
         with suppress(OSError):
             # the abort raises the sync error of the flush again
             session.abort(f"{type(error).__name__}: {error}")
-        for place in [member.session.disk.location for member in members if member.root]:
+        done = session.file_set.renaming
+        for place in [member.session.disk.location for member in members if member.root and not done]:
             # no file of a failed creation stays, even if its bytes could not be synced
             if place is not None and not place.published:
                 with suppress(OSError):

@@ -14,6 +14,8 @@ Rules
    subfile 0 has for it, until the header of subfile 0 is written: a kill between two headers leaves the old set or the
    new one. Such a flush writes two headers for each of the others. The alternative, a journal over all subfiles,
    would have to hold back the data that a layout moves.
+6. A new set of several subfiles that takes the names of an older set is complete under temporary names first; then a
+   journal lists the renames, and is removed when all are done (`renaming`).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from pnc_vol.blob.map_agreement import Agreed
 from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap
 from pnc_vol.blob.physical_definitions import Member
 from pnc_vol.blob.posted_runs import PostedRuns
+from pnc_vol.blob.renaming import forget_renames, write_renames
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.blob.set_headers import (
     blob_names,
@@ -51,6 +54,7 @@ from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.file.header_update import sync_before
 from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.flush.agree import Agreement, derive_digest
 from pnc_vol.format.encode import encode
@@ -60,6 +64,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.queue.batches import Batch
 from pnc_vol.ranks.comm import Comm, joined_lists, reported_to_all
+from pnc_vol.system import exists
 
 __all__ = ["SubfileSet"]
 
@@ -78,6 +83,7 @@ class SubfileSet(BlobSet[BlobFiles]):
     members : list of Member, those that this rank writes; empty in a set that is only read.
     driver : SetDriver
     location : Location, of subfile 0, where this rank has no session of it.
+    unnamed : bool, it is new, and its subfiles have temporary names.
     stale : sequence of str, on rank 0 the files to be removed when a new set has its names.
     """
 
@@ -92,11 +98,13 @@ class SubfileSet(BlobSet[BlobFiles]):
         subfile_of: list[int],
         driver: SetDriver,
         location: Location,
+        unnamed: bool = False,
         stale: Sequence[str] = (),
     ) -> None:
         super().__init__(comm, path, BlobFiles, BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of)
         self.members, self.driver, self._location = members, driver, location
-        self._stale = list(stale)
+        self._stale, self.unnamed, self.renaming = list(stale), unnamed, False
+        """Whether a journal lists the renames of the subfiles: an opening does those that are left."""
         self._holding = self._crossed = False
         """Whether drivers hold bytes back; whether ranks may hold what others own."""
         self._decided, self._names = Agreed(), dict[tuple[int, int], str]()
@@ -128,7 +136,7 @@ class SubfileSet(BlobSet[BlobFiles]):
         """Take over what is in the subfiles now, of a set that is only read (collective)."""
         system, first = session.options.system, self._location.path
         location = Location(system, first, first)
-        headers = read_headers(self.path, session.options, self.comm, location)
+        headers, names = read_headers(self.path, session.options, self.comm, location)
         new = headers != self.files.headers
         descriptions = described_all(self.path, headers)
         warns = new and self.comm.rank == 0
@@ -136,6 +144,8 @@ class SubfileSet(BlobSet[BlobFiles]):
         # The writer may have replaced the files: the descriptors at hand may be those of unlinked files.
         self._location = location
         self.driver.close()
+        for number, name in enumerate(names):
+            self.driver.moved(number, name)
         self.files.forget_maps()
         if new:
             refresh_tree(session.defs.tree, tree)
@@ -207,10 +217,12 @@ class SubfileSet(BlobSet[BlobFiles]):
         if gone and self._lasts():
             # Rule 5: the kept variables of the other subfiles are on stable storage before subfile 0 drops the name.
             durable = True
+        names_now = self.unnamed and not session.disk.keep_unpublished
+        renames = names_now and self._takes_names()
         for member in self.members:
             self._define(member, canonical, uids, nodes, decided, gone)
             self._lose(member, lost)
-            if not session.disk.keep_unpublished:
+            if not (session.disk.keep_unpublished or renames):
                 member.session.disk.publish_at_flush()
         done: list[Written] = []
 
@@ -235,8 +247,41 @@ class SubfileSet(BlobSet[BlobFiles]):
                 if member.number:
                     self._define(member, canonical, uids, nodes, decided, {})
             others(partial(self._share_headers, layout, uids, decided))
+        if renames:
+            self._rename(done, durable=durable, carried=carried)
+        self.unnamed = self.unnamed and not names_now
         self._names = names
         self._end(session, carried=durable or carried or closing)
+
+    def _takes_names(self) -> bool:
+        """Whether several subfiles are about to take the names of an older set (collective)."""
+        if self.count == 1:
+            return False
+        there = self.comm.rank == 0 and exists(self._location.system, self._location.path)
+        (replaces,), _ = self.comm.agree("flush names", (there,))
+        return bool(replaces)
+
+    def _rename(self, done: list[Written], *, durable: bool, carried: bool) -> None:
+        """Give all subfiles, which are complete, their names in one step (collective)."""
+        error: BaseException | None = None
+        works = []
+        for member in self.members:
+            location, disk = member.session.disk.location, member.session.disk
+            with reported_to_all(self.comm):
+                # Below a cache the bytes are not in the file yet; and a power failure leaves the old set or the new.
+                sync_before(member.session.comm, disk, member.session.counts, "flush sync", replaces=True)
+            if member.root and location is not None:
+                works.append((member.number, location.work))
+                error = location.refusal() if location.unsynced is not None else error
+        write_renames(self.comm, self._location.system, self.path, works, error)
+        self.renaming = True
+        for member in self.members:
+            member.session.disk.publish_at_flush()
+            self._flush_member(member.session, lambda: None, done, durable=durable, carried=carried)
+        self.comm.agree("flush renamed")
+        if self.comm.rank == 0:
+            forget_renames(self._location.system, self.path)
+        self.renaming = False
 
     def _data(
         self, layout: BlobLayout, uids: tuple[int, ...], new: Agreed, write: WriteData, done: list[Written]

@@ -42,7 +42,7 @@ from pnc_vol.system.full_io import read_at, write_all
 from pnc_vol.system.neighbours import neighbour
 from pnc_vol.warn import warn_outside
 
-__all__ = ["content_of", "forget_journal", "is_atomic", "journal_path", "recover", "write_journal"]
+__all__ = ["content_of", "distrust", "forget_journal", "is_atomic", "journal_path", "recover", "write_journal"]
 
 _HEAD = struct.Struct("<8sQQQI")
 """Magic, inode of the file, bytes of the new header, number of pieces, CRC-32 of what follows."""
@@ -204,7 +204,7 @@ def _complete(
     fd = system.open(target, os.O_RDWR if writable else os.O_RDONLY)
     try:
         there = system.fstat(fd)
-        why = _distrust(told, there)
+        why = distrust(told, there)
         if why:
             return None, why
         found = _read(system, journal, told.st_size, there.st_size)
@@ -234,7 +234,7 @@ def _complete(
         system.close(fd)
 
 
-def _distrust(told: os.stat_result, there: os.stat_result) -> str:
+def distrust(told: os.stat_result, there: os.stat_result) -> str:
     """Why a journal cannot be that of the file, from what the system says of both; empty if it can."""
     if not stat.S_ISREG(told.st_mode):
         return "is not a regular file"

@@ -15,7 +15,7 @@ from pnc_vol.system import System
 from pnc_vol.system.full_io import write_all
 from pnc_vol.system.neighbours import cut_name
 
-__all__ = ["ATTEMPTS", "beside", "check_place", "mode_of_new", "name_new", "write_new"]
+__all__ = ["ATTEMPTS", "beside", "beside_start", "check_place", "mode_of_new", "name_new", "write_new"]
 
 ATTEMPTS = 100
 """Looks at a file that another process changes, until it is said that it cannot be opened."""
@@ -126,9 +126,13 @@ def name_new(system: System, work: str, path: str) -> None:
 
 def beside(system: System, target: str, suffix: str) -> str:
     """A new name in the same directory that nobody else has."""
-    head, slash, tail = target.rpartition("/")
+    return os.path.join(os.path.dirname(target), f"{beside_start(target)}{system.token()}.{suffix}")
+
+
+def beside_start(target: str) -> str:
+    """What the names that `beside` makes for a file begin with."""
     # A name may have 255 bytes; what is cut from a long one is made up for by the token.
-    return f"{head}{slash}.{cut_name(os.fsencode(tail), 100)}.{system.token()}.{suffix}"
+    return f".{cut_name(os.fsencode(os.path.basename(target)), 100)}."
 
 
 def write_new(

@@ -81,7 +81,7 @@ def write_header(
     if takes_away and not (safe or held or location is None):
         safe = disk.lasting and _can_sync(comm, disk)
     if safe:
-        _sync_before(comm, disk, counts, "flush sync", replaces=replaces)
+        sync_before(comm, disk, counts, "flush sync", replaces=replaces)
     error: BaseException | None = None
     count_alone = not unnamed and disk.count_alone(new)
     # Without a look at the bytes of the header, which may be many.
@@ -123,7 +123,7 @@ def write_header(
         disk.counts(new)
     defs.flushed(new)
     if safe:
-        _sync_before(comm, disk, counts, "flush sync header", replaces=replaces)
+        sync_before(comm, disk, counts, "flush sync header", replaces=replaces)
     if location is not None and (unnamed or durable):
         named = _keep if unnamed and disk.keep_unpublished else _publish
         named(comm, location, durable=durable)
@@ -291,7 +291,7 @@ def _keep(comm: Comm, location: Location, *, durable: bool) -> None:
     location.note_kept()
 
 
-def _sync_before(comm: Comm, disk: StoredFile, counts: Counts, operation: str, *, replaces: bool) -> None:
+def sync_before(comm: Comm, disk: StoredFile, counts: Counts, operation: str, *, replaces: bool) -> None:
     """Bring the file to stable storage before a step that relies on it (collective).
 
     A new layout that could not be synced is written to its end all the same: it does not get the name, and `_publish`

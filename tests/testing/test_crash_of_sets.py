@@ -14,6 +14,7 @@ from crash.examining import examine
 from crash.promise import Contents
 from crash.running import Run, Scenario, fast_folder, record
 from damages import WANT, good, write
+from virtual_ranks import run as run_on
 
 CODES = {"a": "f8", "r": "i4", "b": "i2", "s": "i4"}
 
@@ -113,3 +114,35 @@ def test_the_set_is_that_of_before_or_after(folder: str, name: str, kind: str) -
 
     recording = record(Scenario(name, program, two_subfiles), folder)
     assert examine(recording, kind, folder=folder, count=40) > 2
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+@pytest.mark.parametrize("layout", ["blob", "hdf5blob"])
+@pytest.mark.parametrize("publish", ["create", "close"])
+def test_a_new_set_takes_the_names_of_the_older_one_in_one_step(
+    folder: str, layout: str, publish: str, kind: str
+) -> None:
+    """Both have two subfiles, of different maps: a mixture could not be opened, or had wrong values."""
+    values = np.arange(9.0)
+
+    def write_set(run: Run, cells: list[slice], **options: Any) -> None:
+        def of_rank(comm: Any) -> None:
+            with run.open("w", comm=comm, driver="posix", subfiles=2, **options) as f:
+                if cells:
+                    f.create_dataset("x", (9,), "f8", fill_time="alloc")[cells[comm.rank]] = values[cells[comm.rank]]
+
+        run_on(2, of_rank)
+
+    def before(run: Run) -> Contents:
+        write_set(run, [np.s_[:5], np.s_[5:]], layout=layout)
+        return Contents().having({"x": values})
+
+    def program(run: Run) -> None:
+        at_once = publish == "create" or layout == "hdf5blob"
+        cells = [] if at_once else [np.s_[2:3], np.s_[3:4]]
+        new = Contents() if at_once else Contents().having({"x": np.where(np.arange(9) // 2 == 1, values, 0)})
+        with run.step(new, "durable" if kind == "power" else "flush"):
+            write_set(run, cells, layout=layout, publish=publish)
+
+    recording = record(Scenario("replaced", program, before), folder)
+    assert examine(recording, kind, folder=folder, count=400) > 2

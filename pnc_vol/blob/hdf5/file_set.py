@@ -34,6 +34,7 @@ from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.map_agreement import Agreed
 from pnc_vol.blob.maps import SubfileMap
 from pnc_vol.blob.posted_runs import PostedRuns, inner_shape
+from pnc_vol.blob.renaming import forget_renames, write_renames
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
@@ -221,7 +222,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
             self.driver.sync()
             own.driver.sync()
         self.comm.agree("close copied")
-        self._publish(durable=durable)
+        self._publish(durable=durable, renames=bool(replaces) and self.count > 1)
 
     def _in_turns(self, batches: list[Batch]) -> list[list[Batch]]:
         """What was posted between two flushes each: what came later goes over what any rank posted before."""
@@ -332,10 +333,13 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
             pieces = one_extent(begin, first.part_bytes(source, 0), to)
             copy_blocks(self.driver.file(0).read, self.driver.file(own.number).write, pieces)
 
-    def _publish(self, *, durable: bool) -> None:
-        """Give all subfiles their names (collective)."""
-        own = self.own
+    def _publish(self, *, durable: bool, renames: bool) -> None:
+        """Give all subfiles their names (collective); `renames`: in one step, in place of those of an older set."""
+        own, system = self.own, self._location.system
         assert own is not None
+        if renames:
+            write_renames(self.comm, system, self.path, [(own.number, own.location.work)] if own.root else [])
+            own.location.note_kept()
         error: OSError | None = None
         if own.root:
             try:
@@ -344,6 +348,8 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
                 error = reason
         self.comm.agree("close publish", error=error)
         own.location.note_published()
+        if renames and self.comm.rank == 0:
+            forget_renames(system, self.path)
 
     def close(self, *, orderly: bool, flushed: bool) -> None:
         """Let go of the subfiles (collective if `orderly`)."""

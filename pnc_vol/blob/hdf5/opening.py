@@ -15,6 +15,7 @@ from typing import Any
 from pnc_vol.blob.hdf5.file_set import Hdf5Set, Hdf5SetDriver, Own
 from pnc_vol.blob.hdf5.layout import Hdf5BlobLayout
 from pnc_vol.blob.hdf5.subfile import Hdf5Subfile, read_subfile
+from pnc_vol.blob.renaming import pending_renames
 from pnc_vol.blob.set_headers import canonical_of, refuse_foreign
 from pnc_vol.blob.set_opening import dealt_subfiles
 from pnc_vol.disk.locking import Held
@@ -111,12 +112,14 @@ def _read(path: str, options: Options, comm: Comm) -> Any:
 
     def read() -> list[Any]:
         found: list[Any] = []
-        count = 1
+        count, pending = 1, pending_renames(options.system, path)
         while len(found) < count:
-            name = subfile_path(path, len(found))
+            name = pending.pop(len(found), "") or subfile_path(path, len(found))
             try:
                 one = open_stack(spec, name, context._replace(comm=None))
             except FileNotFoundError:
+                if name != subfile_path(path, len(found)):
+                    continue  # its writer is at work, and has renamed it since
                 text = f"the set has {count} subfiles, and {name} is missing" if found else f"{name} is missing"
                 raise FormatError(f"{path}: {text}", field="num_subfiles", value=count) from None
             try:
@@ -124,14 +127,17 @@ def _read(path: str, options: Options, comm: Comm) -> Any:
             finally:
                 one.close()
             count = subfile.says.subfiles
-            found.append(subfile.value())
+            found.append((name, subfile.value()))
         return found
 
-    subfiles = [Hdf5Subfile.of_value(one) for one in on_root(comm, "open subfiles", read)]
+    read_on_root = on_root(comm, "open subfiles", read)
+    subfiles = [Hdf5Subfile.of_value(one) for _, one in read_on_root]
     headers, says = [one.header for one in subfiles], [one.says for one in subfiles]
     refuse_foreign(path, says, exact=True)
     tree, canonical = canonical_of(path, headers, says, options, warns=comm.rank == 0)
     driver = Hdf5SetDriver(path, spec, context, {})
+    for number, (name, _) in enumerate(read_on_root):
+        driver.moved(number, name)
     real = options.system.realpath(subfile_path(path, 0))
     files = Hdf5Set(
         comm,

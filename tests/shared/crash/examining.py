@@ -25,7 +25,7 @@ from crash.recording import Rebuilt, Recorder
 from crash.running import Recording, placed
 from crash.states import State, kill_points, killed, power_failure
 from pnc_vol.disk.journal import recover
-from pnc_vol.errors import LogError, PncVolWarning
+from pnc_vol.errors import LogError, NotYetError, PncVolWarning
 
 __all__ = ["Broken", "examine", "examine_state", "promised", "state", "states_of"]
 
@@ -248,6 +248,9 @@ class _Look:
             with pnc_vol.File(self.path, "r+", system=system, **self.options) as f:
                 recovered = read(self.path, f)
                 f.attrs["after the crash"] = 1
+        except NotYetError:
+            # HDF5 blobs are written once
+            return False
         except OSError as error:
             if self.free or (self.unsynced and isinstance(error, LogError)):
                 return False
@@ -272,7 +275,7 @@ class _Look:
         try:
             with pnc_vol.File(self.path, "r+", system=recorder, **self.options):
                 pass
-        except FileNotFoundError:
+        except (FileNotFoundError, NotYetError):
             return
         except LogError:
             if self.unsynced:
