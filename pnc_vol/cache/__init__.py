@@ -13,7 +13,7 @@
 `sync_threads`       the threads that empty them, and what becomes of their errors
 `global_file`        how bytes get from the cache file to the global file
 `overlay`            a read: what is held on this node, laid over what the file has
-`node_mates`         the caches of the other ranks of the node, as their logs tell of them
+`node_peers`         the caches of the other ranks of the node, as their logs tell of them
 `locks`              coherent mode: byte-range locks on what is not in the global file yet
 `watch`              counts, seconds, and the observers of phases
 `leftovers`          what is done about caches that a job left, when their file is opened

@@ -279,10 +279,10 @@ def refuse(system: System, path: str, caches: Sequence[Cache], *, salvage: bool,
 
 def _missing_ranks(caches: Sequence[Cache]) -> list[int]:
     """The first ranks of a job whose caches are not here; the next one, without a log that tells their number."""
-    told = [cache.log.header.num_ranks for cache in caches if cache.log.header is not None]
+    counts = [cache.log.header.num_ranks for cache in caches if cache.log.header is not None]
     there = {int(os.path.basename(cache.stem)) for cache in caches}
     # As many as a message names, and one: the number of ranks may be wrong, and then is large.
-    return list(islice((rank for rank in range(told[0]) if rank not in there), 9)) if told else [len(there)]
+    return list(islice((rank for rank in range(counts[0]) if rank not in there), 9)) if counts else [len(there)]
 
 
 def _refuse_nameless(system: System, path: str, cache: Cache) -> None:

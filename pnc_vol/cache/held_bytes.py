@@ -32,7 +32,7 @@ from pnc_vol.cache.hints import CacheHints
 from pnc_vol.cache.job_caches import JobCaches
 from pnc_vol.cache.local_store import LocalStore
 from pnc_vol.cache.locks import RangeLocks
-from pnc_vol.cache.node_mates import Mate, NodeMates
+from pnc_vol.cache.node_peers import NodePeer, NodePeers
 from pnc_vol.cache.queues import Held, Lost, Pending
 from pnc_vol.cache.sync_threads import SyncThreads
 from pnc_vol.cache.watch import Watch
@@ -65,7 +65,7 @@ class HeldBytes:
     telling : bool, the log tells of everything.
     off : bool, nothing new is held.
     store : LocalStore or None
-    mates : NodeMates or None, what the other ranks of the node hold; None if there are no other ranks at all.
+    peers : NodePeers or None, what the other ranks of the node hold; None if there are no other ranks at all.
     own : Pending, what was written in the present epoch, where there are other ranks, held or not.
     own_of_last : Ranges, the same of the epoch before.
     locks : RangeLocks or None
@@ -81,7 +81,7 @@ class HeldBytes:
         self.watch = Watch()
         self.store: LocalStore | None = None
         self.locks: RangeLocks | None = None
-        self.mates: NodeMates | None = None
+        self.peers: NodePeers | None = None
         self.own, self.own_of_last = Pending(), EMPTY
         self.file = _global_file(inner, hints, context, self.watch)
         try:
@@ -91,7 +91,7 @@ class HeldBytes:
             if context.writable and not self.off:
                 self._open_store(context, job)
         except BaseException:
-            self.let_go(keep=False)
+            self.close_files(keep=False)
             raise
         self.queue = SyncThreads(
             self._carry,
@@ -115,9 +115,9 @@ class HeldBytes:
             return
         if ranks > 1:
             stems = [
-                os.path.join(job.folder(subject.path, mate), str(mate)) for mate in job.directories if mate != job.rank
+                os.path.join(job.folder(subject.path, peer), str(peer)) for peer in job.directories if peer != job.rank
             ]
-            self.mates = NodeMates([Mate(context.system, stem) for stem in stems])
+            self.peers = NodePeers([NodePeer(context.system, stem) for stem in stems])
 
     # ---------------------------------------------------------------------------------------------- writes
 
@@ -139,7 +139,7 @@ class HeldBytes:
                 self._through(extents, memory, ranges)
             else:
                 self._cache(extents, memory, ranges)
-            if self.mates is not None:
+            if self.peers is not None:
                 self.own.add(ranges)
 
     def _cache(self, extents: Extents, memory: Memory, ranges: Ranges) -> None:
@@ -351,7 +351,7 @@ class HeldBytes:
 
     # ---------------------------------------------------------------------------------------------- the end
 
-    def let_go(self, *, keep: bool, done: bool = False) -> None:
+    def close_files(self, *, keep: bool, done: bool = False) -> None:
         """Close all files; the cache file and its log are removed unless they are to be kept.
 
         done : bool, all data are in the global file: a log that is kept tells of nothing any more. Otherwise it would

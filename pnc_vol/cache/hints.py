@@ -60,7 +60,7 @@ class CacheHints:
         >>> CacheHints("enable", "/nvm").in_force()["e10_cache_threads"]
         '1'
         """
-        return {hint: _said(getattr(self, name)) for name, hint in _HINTS.items()}
+        return {hint: _as_text(getattr(self, name)) for name, hint in _HINTS.items()}
 
 
 _HINTS = {
@@ -116,12 +116,12 @@ def cache_hints(
     path = str(found.get("path", ""))
     mode: Mode = cast("Mode", found.get("mode") or ("enable" if path or named else "disable"))
     if mode != "disable" and not path:
-        said = f"e10_cache={mode}" if "mode" in found else "the driver 'cache'"
-        raise ValueError(f"{said} needs the directory of the cache: give e10_cache_path, on node-local storage")
+        subject = f"e10_cache={mode}" if "mode" in found else "the driver 'cache'"
+        raise ValueError(f"{subject} needs the directory of the cache: give e10_cache_path, on node-local storage")
     return CacheHints(**{**found, "mode": mode})
 
 
-def _said(value: str | bool | int) -> str:
+def _as_text(value: str | bool | int) -> str:
     return ("enable" if value else "disable") if isinstance(value, bool) else str(value)
 
 

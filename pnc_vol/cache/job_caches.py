@@ -2,7 +2,7 @@
 
 Knows: hosts, directories, ranks and their nodes. Does not know: what is in a cache, whether a folder is there.
 
-Every rank knows the directories of its node, to read what its mates hold, and every place once, for the note by which a
+Every rank knows the directories of its node, to read what its peers hold, and every place once, for the note by which a
 recovery finds all caches. Ranks tell them merged in a tree, so that nobody gets a word of each rank. (Instead of one
 note there could be a file for each folder; every opening would then have to list a directory to find them.)
 """
@@ -49,9 +49,9 @@ class JobCaches:
         nodes = comm.nodes()
         places = comm.merge("open cache", [[host, directory, [[comm.rank, comm.rank]]]], _joined_places)
         token = comm.broadcast("open cache", token)
-        mates = nodes.ranks(nodes.of(comm.rank))
+        peers = nodes.ranks(nodes.of(comm.rank))
         runs = ((range(first, last + 1), there) for _, there, ranks in places for first, last in ranks)
-        known = {rank: there for run, there in runs for rank in mates if rank in run}
+        known = {rank: there for run, there in runs for rank in peers if rank in run}
         return cls(token, comm.rank, comm.size, [(at, there) for at, there, _ in places], known)
 
     def folder(self, path: str, rank: int) -> str:
@@ -70,9 +70,9 @@ def _joined_places(one: list[Any], other: list[Any]) -> list[Any]:
     """Hosts and directories of ranks and of higher ones; the ranks as first and last of each run."""
     known = {(host, directory): list(runs) for host, directory, runs in one}
     for host, directory, runs in other:
-        mine = known.setdefault((host, directory), [])
-        if mine and mine[-1][1] + 1 == runs[0][0]:
-            mine[-1] = [mine[-1][0], runs[0][1]]
+        own_runs = known.setdefault((host, directory), [])
+        if own_runs and own_runs[-1][1] + 1 == runs[0][0]:
+            own_runs[-1] = [own_runs[-1][0], runs[0][1]]
             runs = runs[1:]
-        mine += runs
+        own_runs += runs
     return [(*place, runs) for place, runs in known.items()]

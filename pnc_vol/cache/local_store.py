@@ -74,7 +74,7 @@ class LocalStore:
     """
 
     def __init__(self, system: System, job: JobCaches, subject: Subject) -> None:
-        self._subject, self._mates = subject, frozenset(map(str, job.directories))
+        self._subject, self._job_directories = subject, frozenset(map(str, job.directories))
         self.folder = job.folder(subject.path, subject.rank)
         make_folder(system, self.folder)
         stem = os.path.join(self.folder, str(subject.rank))
@@ -200,7 +200,7 @@ class LocalStore:
             if all(map(self._ended, names)):
                 # Before: what the note names and is not there is taken for lost. On nodes that do not share it, a
                 # folder of the same name may have what another node still holds.
-                shared = not self._mates.issuperset(name.removesuffix(SUFFIX) for name in names)
+                shared = not self._job_directories.issuperset(name.removesuffix(SUFFIX) for name in names)
                 if not forget_folder(system, note_of(self._subject.path), self.folder, everywhere=shared):
                     return
                 # Processes that end at the same time all come here.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pnc_vol.cache.cache_file import CacheFile
-from pnc_vol.cache.node_mates import NodeMates
+from pnc_vol.cache.node_peers import NodePeers
 from pnc_vol.cache.queues import Held
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.drivers.vectored_io import copy_pieces
@@ -33,7 +33,7 @@ class View:
 
     inner : Driver
     source : CacheFile or None, of this process.
-    mates : NodeMates or None, the caches of the other ranks of the node.
+    peers : NodePeers or None, the caches of the other ranks of the node.
     ended : int, the last epoch that has ended.
     hidden : Ranges, where others may hold what cannot be seen here.
     reason : str, why they do.
@@ -41,7 +41,7 @@ class View:
 
     inner: Driver
     source: CacheFile | None
-    mates: NodeMates | None
+    peers: NodePeers | None
     ended: int
     hidden: Ranges
     reason: str
@@ -63,23 +63,23 @@ def read_over(
         Others may hold some of the bytes asked for, and these are not held here.
     """
     while True:
-        others = [] if view.mates is None else view.mates.held(view.ended)
-        others = [(epoch, mate, theirs) for epoch, mate, theirs in others if _parts(extents, theirs).length.size]
+        others = [] if view.peers is None else view.peers.held(view.ended)
+        others = [(epoch, peer, theirs) for epoch, peer, theirs in others if _parts(extents, theirs).length.size]
         here = ranges
         for _, _, theirs in others:
             here = here.plus(theirs)
         if not collective and _parts(extents, view.hidden.minus(here)).length.size:
             raise NotSyncedError(view.reason)
         got = _below(view.inner, extents, memory, here, held, collective=collective)
-        for _, mate, theirs in others:
-            mate.read(_parts(extents, theirs), memory)
+        for _, peer, theirs in others:
+            peer.read(_parts(extents, theirs), memory)
         own = _parts(extents, ranges)
         if own.length.size:
             assert view.source is not None
             view.source.read(own, memory)
         for one in held:
             _lay(extents, memory, one)
-        if view.mates is None or view.mates.still(others):
+        if view.peers is None or view.peers.still(others):
             return got
         # A collective read is not made again: all ranks would have to.
         collective = False

@@ -274,7 +274,7 @@ class SyncThreads:
             self._queues.leave(lambda waiting: waiting.below(nbytes))
             self._queues.held = deque(held.below(nbytes) for held in self._queues.held)
 
-    def told(self) -> list[Lost]:
+    def lost(self) -> list[Lost]:
         """What was lost since this was asked last; the threads try again when the epoch ends."""
         with self._changed:
             lost, self._lost = self._lost, []

@@ -137,7 +137,7 @@ class CacheDriver(Wrapper):
             locks = self._bytes.locks
             # Who has waited at the locks finds in the file what others held.
             hidden = self._hidden() if self._elsewhere and (locks is None or not locks.works) else EMPTY
-            view = View(self.inner, source, self._bytes.mates, self._queue.ended, hidden, self._reason)
+            view = View(self.inner, source, self._bytes.peers, self._queue.ended, hidden, self._reason)
             return read_over(view, extents, memory, ranges, held, collective=collective)
 
     def _hidden(self) -> Ranges:
@@ -166,7 +166,7 @@ class CacheDriver(Wrapper):
     def _reads_below(self) -> bool:
         """Whether a read is one of the file below, whatever it asks for."""
         self._check()
-        alone = self._bytes.mates is None and self._bytes.locks is None
+        alone = self._bytes.peers is None and self._bytes.locks is None
         return alone and not self._elsewhere and not self._waits()
 
     def _waits(self) -> bool:
@@ -263,7 +263,7 @@ class CacheDriver(Wrapper):
                 "flush that was not completed on all ranks); 'pnc-vol replay' brings them to the file"
             )
         try:
-            self._bytes.let_go(keep=left or not (self._hints.discard or self._bytes.off), done=not left)
+            self._bytes.close_files(keep=left or not (self._hints.discard or self._bytes.off), done=not left)
         except OSError as caught:
             error = error or caught
         self._left = True
@@ -274,8 +274,8 @@ class CacheDriver(Wrapper):
 
     @property
     def sees_node(self) -> bool:  # type: ignore[override]
-        mates = self._bytes.mates
-        return self._queue.alone if mates is None else mates.seen
+        peers = self._bytes.peers
+        return self._queue.alone if peers is None else peers.seen
 
     def synced_epoch(self) -> int:
         return self._queue.synced_epoch()
@@ -309,7 +309,7 @@ class CacheDriver(Wrapper):
 
     def failures(self) -> list[Unwritten]:
         found = []
-        for lost in self._queue.told():
+        for lost in self._queue.lost():
             start, end = (lost.ranges.start[0], lost.ranges.end[-1]) if lost.ranges.start.size else (0, 0)
             found.append(Unwritten(int(start), int(end - start), self._bytes.error_of(lost)))
         return found

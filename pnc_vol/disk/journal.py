@@ -172,13 +172,13 @@ def recover(system: System, path: str, *, writable: bool, target: str = "") -> b
             _warn(path, journal, _UNREADABLE[error.errno])
             return None
         try:
-            told = system.fstat(fd)
-            instead, why = _complete(system, target, fd, told, writable=writable)
+            status = system.fstat(fd)
+            instead, why = _complete(system, target, fd, status, writable=writable)
             if not why:
                 return instead
         finally:
             system.close(fd)
-        if _same(system, journal, told):
+        if _same(system, journal, status):
             break
         # Its writer is at work, and was done with this header between the two looks.
     _warn(path, journal, why)
@@ -189,25 +189,25 @@ def _warn(path: str, journal: str, why: str) -> None:
     warn_outside(f"{path}: the journal {journal} {why} and is not used; remove it")
 
 
-def _same(system: System, journal: str, told: os.stat_result) -> bool:
+def _same(system: System, journal: str, status: os.stat_result) -> bool:
     try:
         now = system.lstat(journal)
     except FileNotFoundError:
         return False
-    return (now.st_ino, now.st_size, now.st_mtime_ns) == (told.st_ino, told.st_size, told.st_mtime_ns)
+    return (now.st_ino, now.st_size, now.st_mtime_ns) == (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _complete(
-    system: System, target: str, journal: int, told: os.stat_result, *, writable: bool
+    system: System, target: str, journal: int, status: os.stat_result, *, writable: bool
 ) -> tuple[bytes | None, str]:
     """What `recover` returns, and why the journal is not used, if that is so."""
     fd = system.open(target, os.O_RDWR if writable else os.O_RDONLY)
     try:
         there = system.fstat(fd)
-        why = distrust(told, there)
+        why = distrust(status, there)
         if why:
             return None, why
-        found = _read(system, journal, told.st_size, there.st_size)
+        found = _read(system, journal, status.st_size, there.st_size)
         if found is not None:
             inode, nbytes, pieces, old, new = found
             whole = _first(system, fd, max(nbytes, *(at + max(was, now) for at, was, now in pieces)))
@@ -234,16 +234,16 @@ def _complete(
         system.close(fd)
 
 
-def distrust(told: os.stat_result, there: os.stat_result) -> str:
+def distrust(status: os.stat_result, there: os.stat_result) -> str:
     """Why a journal cannot be that of the file, from what the system says of both; empty if it can."""
-    if not stat.S_ISREG(told.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
-    if told.st_uid not in (0, os.geteuid(), there.st_uid):
-        return f"belongs to user {told.st_uid}, not to the owner of the file ({there.st_uid})"
-    if told.st_dev != there.st_dev:
+    if status.st_uid not in (0, os.geteuid(), there.st_uid):
+        return f"belongs to user {status.st_uid}, not to the owner of the file ({there.st_uid})"
+    if status.st_dev != there.st_dev:
         return "is on another file system"
-    if told.st_size > _HEAD.size + 2 * MAX_HEADER_BYTES:
-        return f"has {told.st_size} bytes, which is not the size of a journal,"
+    if status.st_size > _HEAD.size + 2 * MAX_HEADER_BYTES:
+        return f"has {status.st_size} bytes, which is not the size of a journal,"
     return ""
 
 

@@ -171,12 +171,12 @@ class _Calls:
         self.map.argtypes = (pointer, ctypes.c_size_t, number, number, number, ctypes.c_long)
         self.map.restype = pointer
         self.again.argtypes = (number,)
-        self.mine, self.before = _Action(), _Action()
-        self.on, self.off = ctypes.byref(self.mine), ctypes.byref(self.before)
+        self.own, self.before = _Action(), _Action()
+        self.on, self.off = ctypes.byref(self.own), ctypes.byref(self.before)
         self.page: int = libc.getpagesize()
         self.handler = ctypes.CFUNCTYPE(None, number, pointer, pointer)(_on_bus_error)
-        self.mine.handler = ctypes.cast(self.handler, pointer).value
-        self.mine.flags = _SIGINFO
+        self.own.handler = ctypes.cast(self.handler, pointer).value
+        self.own.flags = _SIGINFO
         self.blocked = _Mask()
         self.blocked[_BYTE] = _BIT
         self.unblocked = ctypes.byref(self.blocked)

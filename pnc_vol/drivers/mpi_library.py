@@ -100,10 +100,10 @@ def os_errors(path: str | None, what: str) -> Iterator[None]:
     except MPI.Exception as error:
         kind = error.Get_error_class()
         numbers = {getattr(MPI, name): number for name, number in _ERRNO.items()}
-        told = " ".join(error.Get_error_string().split())
-        named = [n for n in _NAMED if os.strerror(n) in told]
+        message = " ".join(error.Get_error_string().split())
+        named = [n for n in _NAMED if os.strerror(n) in message]
         number = numbers.get(kind, named[0] if named else errno.EIO)
-        raise OSError(number, f"{os.strerror(number)} (MPI-IO {what}: {told})", path) from error
+        raise OSError(number, f"{os.strerror(number)} (MPI-IO {what}: {message})", path) from error
 
 
 def opened(mpi: Any, path: str, *, writable: bool, hints: Mapping[str, str], ranks: Comm, shown: str | None) -> Any:

@@ -92,7 +92,7 @@ class MpioDriver(Root):
     ::
 
         driver = open_stack("mpio", "a.nc", writable=True, comm=comm, hints={"romio_cb_write": "disable"})
-        driver.write(mine, memory, collective=True)  # on every rank
+        driver.write(own_pieces, memory, collective=True)  # on every rank
     """
 
     name = "mpio"
@@ -322,9 +322,9 @@ class MpioDriver(Root):
         """Of each number, the largest that a rank has."""
         from mpi4py import MPI
 
-        mine, largest = self._largest_room
-        mine[: len(numbers)] = numbers
-        self._comm.Allreduce(mine, largest, op=MPI.MAX)
+        local, largest = self._largest_room
+        local[: len(numbers)] = numbers
+        self._comm.Allreduce(local, largest, op=MPI.MAX)
         return [int(number) for number in largest[: len(numbers)]]
 
     def _extend(self, end: int) -> None:

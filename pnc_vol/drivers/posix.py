@@ -103,16 +103,16 @@ class Descriptor:
                 there = system.fstat(fd)
                 device, number = _SIGNED.unpack(_UNSIGNED.pack(there.st_dev, there.st_ino))
                 other, unnamed = not stat.S_ISREG(there.st_mode), not _is_link_to(system, fd, there)
-                told, _ = ranks.agree("open file", (device, ~device, number, ~number, other, unnamed))
+                agreed, _ = ranks.agree("open file", (device, ~device, number, ~number, other, unnamed))
         except BaseException:
             if fd >= 0:
                 system.close(fd)
             raise
-        if told[0] != ~told[1] or told[2] != ~told[3] or told[4]:
+        if agreed[0] != ~agreed[1] or agreed[2] != ~agreed[3] or agreed[4]:
             system.close(fd)
             return None
         made = cls(system, fd, path)
-        made.named = not told[5]
+        made.named = not agreed[5]
         return made
 
     @property

@@ -105,7 +105,7 @@ def _made_entry(name: str, given: Any) -> _Entry:
         raise ValueError(f"Say whether {name!r} is a 'root' or a 'wrapper': register(name, factory, kind)")
     if kind == "wrapper":
         return _Entry(kind, lambda inner, context, **options: make(inner, **options), lambda below: below)
-    opens = factory.open if isinstance(factory, type) and issubclass(factory, Driver) else _told_by_keywords(make)
+    opens = factory.open if isinstance(factory, type) and issubclass(factory, Driver) else _opened_by_keywords(make)
     return _Entry("root", opens, lambda below: own, getattr(factory, "exists", None))
 
 
@@ -136,15 +136,15 @@ class Hinted(Protocol):
 hinted = Registry[Hinted]("pnc_vol.hints", "wrapper that hints ask for")
 
 
-def _told_by_keywords(factory: Callable[..., Driver]) -> Callable[..., Driver]:
+def _opened_by_keywords(factory: Callable[..., Driver]) -> Callable[..., Driver]:
     """A root that is opened by a function, which is told what it needs by keywords."""
 
     def make(path: str | None, context: OpenContext, **options: Any) -> Driver:
-        told = {"writable": context.writable, "system": context.system, "comm": context.comm, "hints": context.hints}
-        taken = told.keys() & options.keys()
+        given = {"writable": context.writable, "system": context.system, "comm": context.comm, "hints": context.hints}
+        taken = given.keys() & options.keys()
         if taken:
             raise TypeError(f"got an unexpected keyword argument {taken.pop()!r}")
-        return factory(None if context.new and not own_paths else path, **told, **options)
+        return factory(None if context.new and not own_paths else path, **given, **options)
 
     own_paths = getattr(factory, "capabilities", Capabilities()).own_paths
     return make
@@ -259,7 +259,7 @@ def stack_exists(spec: str, path: str, context: OpenContext) -> bool:
     return exists(path, context)
 
 
-def open_stack(spec: str, path: str | None, context: OpenContext | None = None, **told: Any) -> Driver:
+def open_stack(spec: str, path: str | None, context: OpenContext | None = None, **fields: Any) -> Driver:
     """Open a stack on a file that exists; every rank of the communicator together.
 
     Parameters
@@ -270,7 +270,7 @@ def open_stack(spec: str, path: str | None, context: OpenContext | None = None, 
         None where the root keeps no file.
     context : OpenContext, optional
         By default one is made of the keywords.
-    **told
+    **fields
         Fields of `OpenContext`: ``writable=``, ``system=``, ``comm=``, ``hints=``, ``fd=``, ``new=``.
 
     Returns
@@ -293,8 +293,8 @@ def open_stack(spec: str, path: str | None, context: OpenContext | None = None, 
     >>> driver.describe()
     'memory'
     """
-    if told or context is None:
-        context = OpenContext(**told) if context is None else context._replace(**told)
+    if fields or context is None:
+        context = OpenContext(**fields) if context is None else context._replace(**fields)
     *above, (bottom, root) = _looked_up(spec)
     driver = _made(bottom, root, path, context)
     try:

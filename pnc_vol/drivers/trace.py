@@ -173,13 +173,13 @@ class TraceDriver(Wrapper):
             write_whole(self._system, self._file, self.timeline().encode())
 
     def statistics(self) -> dict[str, Any]:
-        mine: dict[str, Any] = {}
+        own: dict[str, Any] = {}
         with self._lock:
             for verb, (calls, seconds, extents, nbytes) in self._totals.items():
-                mine |= {f"trace.{verb}_calls": int(calls), f"trace.{verb}_seconds": seconds}
+                own |= {f"trace.{verb}_calls": int(calls), f"trace.{verb}_seconds": seconds}
                 if verb in ("read", "write"):
-                    mine |= {f"trace.{verb}_extents": int(extents), f"trace.{verb}_bytes": int(nbytes)}
-        return mine | self.inner.statistics()
+                    own |= {f"trace.{verb}_extents": int(extents), f"trace.{verb}_bytes": int(nbytes)}
+        return own | self.inner.statistics()
 
     def timeline(self) -> str:
         """The events in the Trace Event Format (JSON) that chrome://tracing and Perfetto show; microseconds."""

@@ -144,7 +144,7 @@ class NodeParcels(ABC):
         self.domains = domains
         self.memory = memory
         self.guard = guard
-        self._mine = Announced(domains, cut, turns, team.here, self.columns)
+        self._announced = Announced(domains, cut, turns, team.here, self.columns)
         columns = 1 + domains.count * len(self.columns)
         self._row: Int64 = np.zeros(columns, np.int64)
         self._tables: Int64 = np.zeros((2, team.levels.size, columns), np.int64)
@@ -152,7 +152,7 @@ class NodeParcels(ABC):
         self._firsts: Int64 = np.zeros((team.levels.size, columns + rounds), np.int64)
         self._need: Int64 = np.zeros((2, 1), np.int64)
         for turn in turns:
-            self._first[columns + turn] = self._mine.total(turn)
+            self._first[columns + turn] = self._announced.total(turn)
         self._tell(0, self._first)
         self._table: Int64 = self._firsts[:, :columns]
         self._half = 0
@@ -168,7 +168,7 @@ class NodeParcels(ABC):
         """Put this rank's row of the table of round `k` into the beginning of an array."""
         columns = 1 + self.domains.count * len(self.columns)
         row[:columns] = 0
-        self.guard.attempt(lambda: self._mine.tell(k, row[1:columns]))
+        self.guard.attempt(lambda: self._announced.tell(k, row[1:columns]))
         row[0] = self.guard.failed
 
     def prepare(self, allowed: int, shared: Callable[[int], Bytes | None]) -> bool:
@@ -242,7 +242,7 @@ class Outgoing(NodeParcels):
 
     def fill(self, k: int) -> None:
         where, memory = self._where(), self._memory(k)
-        for domain, parcels in self._mine.parcels(k):
+        for domain, parcels in self._announced.parcels(k):
             at = int(where[domain, 0])
             for parcel in parcels:
                 put(parcel, self.memory, memory[at : at + parcel.nbytes])
@@ -297,11 +297,11 @@ class Incoming(NodeParcels):
         rounds: int,
     ) -> None:
         super().__init__(team, domains, cut, turns, memory, guard, rounds)
-        self._answer: Bytes = np.empty(LARGEST if team.mine >= 0 else 0, np.uint8)
+        self._answer: Bytes = np.empty(LARGEST if team.own_domain >= 0 else 0, np.uint8)
 
     def fill(self, k: int) -> None:
         where, memory = self._where(), self._memory(k)
-        for domain, parcels in self._mine.parcels(k):
+        for domain, parcels in self._announced.parcels(k):
             at = int(where[domain, 0])
             for parcel in parcels:
                 request(parcel, memory[at : at + parcel.request])
@@ -349,7 +349,7 @@ class Incoming(NodeParcels):
     def _take(self, k: int) -> None:
         """Put what came for this rank where it belongs."""
         where, memory = self._where(), self._memory(k)
-        for domain, parcels in self._mine.parcels(k):
+        for domain, parcels in self._announced.parcels(k):
             at = int(where[domain, 1])
             for parcel in parcels:
                 pieces = memory[at : at + parcel.data]

@@ -27,7 +27,7 @@ class Team(NamedTuple):
     levels : Levels
     node : Comm or None, of the ranks of this node, which share memory; None: each rank is by itself.
     owners : list of int, the aggregators: number i writes domain i.
-    mine : int, this rank's domain, or -1.
+    own_domain : int, this rank's domain, or -1.
     here : list of int, domains whose aggregators are on this node.
     sends : list of int, domains of other nodes to whose aggregators this rank sends what its node has for them.
     most_here : int, aggregators of the node that has most.
@@ -38,7 +38,7 @@ class Team(NamedTuple):
     levels: Levels
     node: Comm | None
     owners: list[int]
-    mine: int
+    own_domain: int
     here: list[int]
     sends: list[int]
     most_here: int
@@ -62,10 +62,10 @@ class Team(NamedTuple):
         remote = apart or not nodes.single
         room = np.empty(LARGEST if writes and remote else 0, np.uint8)
         levels = comm.levels(ours if remote else None, writes=writes)
-        mine = owners.index(comm.rank) if comm.rank in owners else -1
+        own_domain = owners.index(comm.rank) if comm.rank in owners else -1
         most = int(np.unique(node, return_counts=True)[1].max())
         group = None if apart else comm.group(ours) if remote else comm
-        return cls(levels, group, owners, mine, here, sends, most, remote, room)
+        return cls(levels, group, owners, own_domain, here, sends, most, remote, room)
 
     def free(self) -> None:
         """Give the communicators back, if all ranks still take part (collective)."""

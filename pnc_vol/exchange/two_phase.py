@@ -146,10 +146,10 @@ class TwoPhase:
         low, high = (int(extents.offset[0]), int((extents.offset + extents.length).max())) if n else (_BEYOND, 0)
         size = self.driver.size() if reads and self.comm.rank == 0 else 0
         most = [~low, high, size, *self.wanted, self._block()]
-        mine = 0 if reads else weight(extents)
+        local = 0 if reads else weight(extents)
         # Halves, whose sums over all ranks do not exceed 63 bits.
         (beyond, high, size, *asked, block), (nbytes, pieces, lower, upper) = self.comm.agree(
-            "flush bounds", most, [extents.nbytes, n, mine & 0xFFFFFFFF, mine >> 32]
+            "flush bounds", most, [extents.nbytes, n, local & 0xFFFFFFFF, local >> 32]
         )
         low = ~beyond
         if reads:

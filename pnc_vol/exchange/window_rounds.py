@@ -147,9 +147,9 @@ class Rounds(ABC):
             return
         self.cut = domains.cut(asked)
         if domains.windows > 1:
-            mine = np.zeros(domains.cells, bool)
-            mine[self.cut.cells] = True
-            packed = np.packbits(mine)
+            own_cells = np.zeros(domains.cells, bool)
+            own_cells[self.cut.cells] = True
+            packed = np.packbits(own_cells)
             self.bits = np.stack((packed, packed))
 
     def _asked(self) -> Extents:
@@ -169,8 +169,8 @@ class Rounds(ABC):
         rounds, number = rounds_of_cells(touched)
         for i, turn in enumerate(number.reshape(-1)[self.cut.cells].tolist()):
             self.turns.setdefault(turn, []).append(i)
-        windows = np.flatnonzero(touched[team.mine]) if team.mine >= 0 else _NONE
-        self.cells = (team.mine * domains.windows + windows).tolist()
+        windows = np.flatnonzero(touched[team.own_domain]) if team.own_domain >= 0 else _NONE
+        self.cells = (team.own_domain * domains.windows + windows).tolist()
         if team.remote:
             self.remote = self.parcels(team, domains, self.cut, self.turns, self.pieces, self.guard, rounds)
         self.rounds = rounds
@@ -186,10 +186,10 @@ class Rounds(ABC):
     def _drain(self) -> None:
         """Bring what ranks hold of the windows to the file before a window is read (collective)."""
         if self.rounds and self.driver.capabilities.holds_back:
-            self.guard.attempt(self._drain_mine)
+            self.guard.attempt(self._drain_own_windows)
             self.comm.agree("flush stripes", error=self.guard.lack)
 
-    def _drain_mine(self) -> None:
+    def _drain_own_windows(self) -> None:
         """Bring what this rank holds to the file if some of it is in a window."""
         held = self.driver.unsynced()
         low, high = self.domains.low, self.domains.high
@@ -231,8 +231,8 @@ class Rounds(ABC):
         number, size = 2 * self.team.here.index(domain) + k % 2, self.domains.window
         return self.windows[number * size : (number + 1) * size]
 
-    def _mine(self, k: int) -> Bytes | None:
-        return self.window(self.team.mine, k) if self.team.mine >= 0 else None
+    def _own_window(self, k: int) -> Bytes | None:
+        return self.window(self.team.own_domain, k) if self.team.own_domain >= 0 else None
 
     def _each(self, meanwhile: Callable[[int], None], copy: Callable[[int], None]) -> None:
         """Do the rounds (collective).
@@ -257,7 +257,7 @@ class Rounds(ABC):
                 # Who goes on lets other ranks have the memory of these windows, whatever failed.
                 attempt(behind.wait, always=True)
                 if remote is not None:
-                    remote.exchange(k, self._mine(k), partial(all_here, k))
+                    remote.exchange(k, self._own_window(k), partial(all_here, k))
                 else:
                     levels.meet(PIECES)
                     all_here(k)
@@ -309,7 +309,7 @@ class WriteRounds(Rounds):
         part, _ = self._open(k)
         if not len(part.offset):
             return
-        room = self.window(self.team.mine, k)
+        room = self.window(self.team.own_domain, k)
         got = self.driver.read(part, room)
         if got < part.nbytes:
             for place, length in zip(part.place.tolist(), part.length.tolist(), strict=True):
@@ -329,7 +329,7 @@ class WriteRounds(Rounds):
         """Write this rank's window."""
         _, part = self._open(k)
         if len(part.offset):
-            self.driver.write(part, self.window(self.team.mine, k))
+            self.driver.write(part, self.window(self.team.own_domain, k))
 
 
 class ReadRounds(Rounds):
@@ -378,7 +378,7 @@ class ReadRounds(Rounds):
         """Read this rank's window."""
         if k < len(self.cells):
             part = self.domains.part(self.cells[k])
-            if self.driver.read(part, self.window(self.team.mine, k)) < part.nbytes:
+            if self.driver.read(part, self.window(self.team.own_domain, k)) < part.nbytes:
                 raise OSError(errno.EIO, "the file became shorter while it was read")
 
     def _give(self, k: int) -> None:

@@ -113,7 +113,7 @@ class Comm:
             raise error
         return list(most), list(total)
 
-    def merge(self, operation: str, mine: Any, join: Join, *, error: BaseException | None = None) -> Any:
+    def merge(self, operation: str, local: Any, join: Join, *, error: BaseException | None = None) -> Any:
         """Make one value of those of all ranks, in a tree (collective).
 
         It is one reduction if all ranks give the same, and then the value is returned as it is.
@@ -121,13 +121,13 @@ class Comm:
         Parameters
         ----------
         operation, error : see `agree`.
-        mine : value, see `codec`; None if this rank has nothing to add.
+        local : value, see `codec`; None if this rank has nothing to add.
         join : callable
             Makes one of two values that are not None.
         """
         if error is not None:
             raise error
-        return mine
+        return local
 
     def broadcast(self, operation: str, value: Any = None, *, error: BaseException | None = None) -> Any:
         """Give a value of rank 0 to all ranks (collective); an error of any rank is raised on all.

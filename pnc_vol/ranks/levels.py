@@ -85,7 +85,7 @@ class Levels:
         self._wait(operation, self.node.Ibarrier(), ())
         self._traffic.sent(_steps(self.size), 0)
 
-    def reduce(self, operation: str, how: str, mine: npt.NDArray[Any], found: npt.NDArray[Any]) -> None:
+    def reduce(self, operation: str, how: str, local: npt.NDArray[Any], found: npt.NDArray[Any]) -> None:
         """Put into `found` of each number what all ranks give together; on all ranks.
 
         how : str
@@ -98,8 +98,8 @@ class Levels:
             "sum": (MPI.UINT64_T, MPI.SUM),
             "any": (MPI.BYTE, MPI.BOR),
         }[how]
-        self._wait(operation, self._all.Iallreduce([mine, kind], [found, kind], op=op), (mine, found))
-        self._traffic.sent(_steps(self._all.Get_size()), mine.nbytes)
+        self._wait(operation, self._all.Iallreduce([local, kind], [found, kind], op=op), (local, found))
+        self._traffic.sent(_steps(self._all.Get_size()), local.nbytes)
 
     def exchange(
         self, operation: str, messages: list[Message], answer: Callable[[Bytes], Bytes | None], room: Bytes

@@ -137,21 +137,21 @@ class MpiComm(Comm):
             packed = self._spread(operation, packed, got[0])
         return value if self.rank == 0 or not packed else decoded(packed)
 
-    def merge(self, operation: str, mine: Any, join: Join, *, error: BaseException | None = None) -> Any:
-        packed, error = _packed(mine, error)
+    def merge(self, operation: str, local: Any, join: Join, *, error: BaseException | None = None) -> Any:
+        packed, error = _packed(local, error)
         word = _word(packed)
         got, _ = self._reduced(operation, (word, ~word, len(packed), ~len(packed), *_NO_VALUES[4:]), (), error)
         if got[0] == ~got[1] and got[2] == ~got[3]:
-            return mine
+            return local
         return decoded(self._tree(operation, packed, join))
 
     def exchange(self, operation: str, parcels: Mapping[int, Bytes]) -> dict[int, Bytes]:
-        mine = {rank: parcel for rank, parcel in parcels.items() if parcel.nbytes}
-        got, _ = self._reduced(operation, (len(mine.keys() - {self.rank}), *_NO_VALUES[1:]), (), None)
-        found = {self.rank: mine.pop(self.rank)} if self.rank in mine else {}
+        outgoing = {rank: parcel for rank, parcel in parcels.items() if parcel.nbytes}
+        got, _ = self._reduced(operation, (len(outgoing.keys() - {self.rank}), *_NO_VALUES[1:]), (), None)
+        found = {self.rank: outgoing.pop(self.rank)} if self.rank in outgoing else {}
         if not got[0]:
             return found
-        coming = self._announce(operation, {rank: parcel.nbytes for rank, parcel in mine.items()})
+        coming = self._announce(operation, {rank: parcel.nbytes for rank, parcel in outgoing.items()})
         lack: Exception | None = None
         try:
             found |= {rank: np.empty(-(-n // 8) * 8, np.uint8)[:n] for rank, n in coming.items()}
@@ -161,7 +161,7 @@ class MpiComm(Comm):
         self.traffic.received(sum(coming.values()))
         tag = self._tag()
         requests = [one for rank in sorted(coming) for one in self._parts(self.mpi.Irecv, found[rank], rank, tag)]
-        for rank, parcel in mine.items():
+        for rank, parcel in outgoing.items():
             requests += self._parts(self.mpi.Isend, parcel, rank, tag)
             self.traffic.sent(1, parcel.nbytes)
         for request in requests:
@@ -226,8 +226,8 @@ class MpiComm(Comm):
 
     def _raise_outcome(self, operation: str, error: BaseException | None, *, failed: bool) -> None:
         """Find out who failed or did something else, and raise it."""
-        mine = encoded(outcome_of(self.rank, operation, error))
-        outcome = decoded(self._tree(operation, mine, joined_outcomes))
+        packed = encoded(outcome_of(self.rank, operation, error))
+        outcome = decoded(self._tree(operation, packed, joined_outcomes))
         if not failed:
             raise mismatch(outcome) from error or self._last_error
         if error is not None and self.size == 1:
@@ -244,7 +244,7 @@ class MpiComm(Comm):
         """Of the messages of the present call."""
         return _TAGS + self._calls.sequence % 8192
 
-    def _tree(self, operation: str, mine: bytes, join: Join) -> bytes:
+    def _tree(self, operation: str, packed: bytes, join: Join) -> bytes:
         """Merge the encoded values of all ranks up a binomial tree, and broadcast the result.
 
         Raises
@@ -252,7 +252,7 @@ class MpiComm(Comm):
         Exception
             Two parts could not be merged on some rank; raised on all.
         """
-        tag, part, bit = self._tag(), b"\0" + mine if mine else b"", 1
+        tag, part, bit = self._tag(), b"\0" + packed if packed else b"", 1
         sent = None
         while bit < self.size:
             if self.rank & bit:

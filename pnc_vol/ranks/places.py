@@ -104,21 +104,21 @@ def _found(mpi: Any, module: Any) -> Nodes:
     # Splitting keeps the order of ranks, so the first of a node is its lowest.
     first = here.Get_rank() == 0
     leaders = mpi.Split(0 if first else module.UNDEFINED, rank)
-    mine = np.empty(here.Get_size(), np.int64)
-    here.Allgather(np.array([rank], np.int64), mine)
+    node_ranks = np.empty(here.Get_size(), np.int64)
+    here.Allgather(np.array([rank], np.int64), node_ranks)
     counts = np.empty(3, np.int64)
     table = np.empty(0, np.int64)
     if first:
-        begins = mine[np.flatnonzero(np.diff(mine, prepend=-2) != 1)]
-        number, told = leaders.Get_rank(), np.empty((leaders.Get_size(), 3), np.int64)
-        leaders.Allgather(np.array([rank, cores(), len(begins)], np.int64), told)
-        runs = np.empty((int(told[:, 2].sum()), 2), np.int64)
+        begins = node_ranks[np.flatnonzero(np.diff(node_ranks, prepend=-2) != 1)]
+        number, per_node = leaders.Get_rank(), np.empty((leaders.Get_size(), 3), np.int64)
+        leaders.Allgather(np.array([rank, cores(), len(begins)], np.int64), per_node)
+        runs = np.empty((int(per_node[:, 2].sum()), 2), np.int64)
         own = np.column_stack((begins, np.full(len(begins), number)))
-        leaders.Allgatherv(own, [runs, (2 * told[:, 2]).tolist()])
+        leaders.Allgatherv(own, [runs, (2 * per_node[:, 2]).tolist()])
         leaders.Free()
         runs = runs[np.argsort(runs[:, 0])]
-        table = np.concatenate((told[:, 0], told[:, 1], runs[:, 0], runs[:, 1]))
-        counts[:2] = len(told), len(runs)
+        table = np.concatenate((per_node[:, 0], per_node[:, 1], runs[:, 0], runs[:, 1]))
+        counts[:2] = len(per_node), len(runs)
     here.Bcast(counts, 0)
     n, m = counts[:2].tolist()
     table = table if first else np.empty(2 * n + 2 * m, np.int64)

@@ -196,20 +196,20 @@ class TimedWait:
         MPI, rank, size = self.module, self.mpi.rank, self.mpi.size
         width = -(-size // 8)
         everyone, here, came_late = (1 << size) - 1, 1 << rank, late << rank
-        neighbours, told, again = self.neighbours(), (0, 0), 0.0
+        neighbours, announced, again = self.neighbours(), (0, 0), 0.0
         patience = min(2.0, max(0.5, (self.timeout or 1.0) / 4))
         start = news = time.monotonic()
         asked = False
         status = MPI.Status()
         while here != everyone and time.monotonic() < start + patience:
             now = time.monotonic()
-            if told != (here, came_late) and now > again:
-                told, again = (here, came_late), now + _SAY_AGAIN
-                self._say(_bits(told, width), _TAG_HERE, neighbours)
+            if announced != (here, came_late) and now > again:
+                announced, again = (here, came_late), now + _SAY_AGAIN
+                self._say(_bits(announced, width), _TAG_HERE, neighbours)
             elif not asked and now > news + patience / 2:
                 # All neighbours of a rank may be absent.
                 asked = True
-                self._say(_bits(told, width), _TAG_HERE, _share(rank, here, everyone & ~here))
+                self._say(_bits(announced, width), _TAG_HERE, _share(rank, here, everyone & ~here))
             if self.mpi.Iprobe(MPI.ANY_SOURCE, _TAG_HERE, status):
                 heard = bytearray(2 * width)
                 self.mpi.Recv([heard, MPI.BYTE], status.Get_source(), _TAG_HERE)
@@ -218,7 +218,7 @@ class TimedWait:
                 here, news = more, news if more == here else now
             else:
                 time.sleep(0.005)
-        if told != (here, came_late):
+        if announced != (here, came_late):
             self._say(_bits((here, came_late), width), _TAG_HERE, neighbours)
         absent: int = everyone & ~here | came_late
         return absent
@@ -234,8 +234,8 @@ class TimedWait:
         """Tell all other ranks, without waiting, that this rank takes part in nothing any more."""
         if self.broken is None and not self.module.Is_finalized():
             self.broken = errors.RankError(f"this rank left the file: {reason}", [self.mpi.rank])
-            said = _LEFT.pack(self.mpi.rank, self._completed) + reason.encode(errors="replace")
-            self._say(said[:_LONGEST_NOTE], _TAG_LEFT, self.neighbours())
+            note = _LEFT.pack(self.mpi.rank, self._completed) + reason.encode(errors="replace")
+            self._say(note[:_LONGEST_NOTE], _TAG_LEFT, self.neighbours())
 
     def part(self, values: Sequence[int], patience: float) -> list[int] | None:
         """The least of each of these numbers of all ranks; None: not all ranks are here within `patience` seconds.

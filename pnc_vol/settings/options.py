@@ -322,8 +322,8 @@ def resolve(
         A value that the option does not take.
     """
     environ = os.environ if environ is None else environ
-    told = tuple(map(environ.get, _READ))
-    plain = (_system, told) if keywords == {"hints": None} and info is None and from_file is None else None
+    texts = tuple(map(environ.get, _READ))
+    plain = (_system, texts) if keywords == {"hints": None} and info is None and from_file is None else None
     if plain in _plain:
         return _plain[plain]
     changes: dict[str, Any] = {"system": _system}
@@ -354,13 +354,13 @@ def resolve(
     apply(keywords.get("hints") or {}, "hints=")
     if info is not None:
         apply(dict(info.items()), "info")
-    for variable, text in zip(_READ[:2], told, strict=False):
+    for variable, text in zip(_READ[:2], texts, strict=False):
         if text:
             apply(parse_hints(text), variable)
     if changes.get("store") == "log":
         # two names for one option; the code that looks for logs reads the second
         changes["burst_buf"] = True
-    locking = (told[2] or "").upper()
+    locking = (texts[2] or "").upper()
     if locking in _HDF5_LOCKING:
         # as in HDF5, where other words mean nothing
         changes["locking"] = _HDF5_LOCKING[locking]

@@ -215,10 +215,10 @@ class DriverSuite:
                     driver.write(extents, memory, collective=together)
                     model.write(extents, memory)
                 else:
-                    mine, expected = memory.copy(), memory.copy()
-                    count = driver.read(extents, mine, collective=together)
+                    got, expected = memory.copy(), memory.copy()
+                    count = driver.read(extents, got, collective=together)
                     assert count == model.read(extents, expected)
-                    assert mine.tobytes() == expected.tobytes()
+                    assert got.tobytes() == expected.tobytes()
             assert driver.size() == len(model.content)
         assert self.content(driver) == bytes(model.content)
 
@@ -373,15 +373,15 @@ class DriverSuite:
             pytest.skip("this driver is for one thread at a time")
         count, errors = 60, []
 
-        def work(mine: int) -> None:
+        def work(number: int) -> None:
             try:
-                memory = np.full(64, mine, np.uint8)
+                memory = np.full(64, number, np.uint8)
                 back = np.zeros(64, np.uint8)
                 for i in range(count):
-                    here = extents_of((64 * (4 * i + mine), 64, 0))
+                    here = extents_of((64 * (4 * i + number), 64, 0))
                     driver.write(here, memory)
                     assert driver.read(here, back) == 64
-                    assert (back == mine).all()
+                    assert (back == number).all()
             except BaseException as error:
                 errors.append(error)
 

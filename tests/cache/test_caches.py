@@ -213,7 +213,7 @@ def test_a_cache_that_one_rank_kept_needs_no_others(tmp_path: Path, nvm: Path) -
     stores[1].end_epoch()
     for rank, store in enumerate(stores):
         store.queue.stop()
-        store.let_go(keep=rank == 1)
+        store.close_files(keep=rank == 1)
     report = pnc_vol.replay(path)
     assert report.caches == 3
     assert path.read_bytes()[50:58] == b"\7" * 8

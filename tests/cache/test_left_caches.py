@@ -118,7 +118,7 @@ def test_a_length_that_no_file_can_have_is_an_error_of_the_log(tmp_path: Path, n
     (held,) = stores_of(path, [nvm])
     held.store.log.note(GROW, 1, 1 << 61)
     held.store.log.note(EPOCH, 1)
-    held.let_go(keep=True)
+    held.close_files(keep=True)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     # file systems differ in the longest file that they take
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, before[1]))
@@ -319,7 +319,7 @@ def test_what_another_node_holds_stays_noted_when_this_node_has_ended(tmp_path: 
         store.end_epoch()
     for rank, store in enumerate(stores):
         store.queue.stop()
-        store.let_go(keep=rank == 1)
+        store.close_files(keep=rank == 1)
     assert not list(nvm.iterdir())
     for recover in (False, True):
         with pytest.raises(LogRefusedError, match=r"cannot be read here: elsewhere:.*covered by the older data"):

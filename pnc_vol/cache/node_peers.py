@@ -27,14 +27,14 @@ from pnc_vol.extents.model import Extents
 from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at
 
-__all__ = ["Mate", "NodeMates"]
+__all__ = ["NodePeer", "NodePeers"]
 
 _LOG_ID = 48
 """Bytes of the header of a log that tell one log from the next in the same file."""
 _PATIENCE, _NAP = 200, 0.001
 
 
-class Mate:
+class NodePeer:
     """The cache of one other rank.
 
     Parameters
@@ -106,16 +106,16 @@ class Mate:
             read_cached(self._system, self._stem + DATA, extents, memory)
 
 
-class NodeMates:
+class NodePeers:
     """The caches of all other ranks of the node.
 
     Parameters
     ----------
-    mates : list of Mate
+    peers : list of NodePeer
     """
 
-    def __init__(self, mates: list[Mate]) -> None:
-        self._mates = mates
+    def __init__(self, peers: list[NodePeer]) -> None:
+        self._peers = peers
         self._looked = 0
         self._seen: bool | None = None
 
@@ -123,23 +123,23 @@ class NodeMates:
     def seen(self) -> bool:
         """Whether this process can read the caches of all of them; asked after all have made theirs."""
         if self._seen is None:
-            self._seen = all(mate.is_there() for mate in self._mates)
+            self._seen = all(peer.is_there() for peer in self._peers)
         return self._seen
 
-    def held(self, ended: int) -> list[tuple[int, Mate, Ranges]]:
+    def held(self, ended: int) -> list[tuple[int, NodePeer, Ranges]]:
         """What they hold of epochs up to `ended`, the oldest epoch first."""
         if ended > self._looked:
-            for mate in self._mates:
-                mate.look()
+            for peer in self._peers:
+                peer.look()
             self._looked = ended
         return sorted(
-            ((epoch, mate, ranges) for mate in self._mates for epoch, ranges in mate.missing.items() if epoch <= ended),
+            ((epoch, peer, ranges) for peer in self._peers for epoch, ranges in peer.missing.items() if epoch <= ended),
             key=lambda found: found[0],
         )
 
-    def still(self, held: list[tuple[int, Mate, Ranges]]) -> bool:
+    def still(self, held: list[tuple[int, NodePeer, Ranges]]) -> bool:
         """Whether what was read of them is good; what has changed is looked at again."""
-        changed = [mate for mate in dict.fromkeys(mate for _, mate, _ in held) if mate.changed()]
-        for mate in changed:
-            mate.look()
+        changed = [peer for peer in dict.fromkeys(peer for _, peer, _ in held) if peer.changed()]
+        for peer in changed:
+            peer.look()
         return not changed
