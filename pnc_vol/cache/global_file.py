@@ -55,6 +55,15 @@ class GlobalFile:
         """Whether several threads can write at once."""
         return self._fd >= 0
 
+    def has_name(self) -> bool:
+        """Whether somebody can find the file; else what a cache holds of it is worth nothing.
+
+        A new layout that did not become the file, and a file whose place a new layout has taken, have none.
+        """
+        with suppress(OSError):
+            return self._fd < 0 or self._system.fstat(self._fd).st_nlink > 0
+        return True
+
     def carry(self, source: CacheFile, ranges: Ranges, thread: int) -> None:
         """Copy ranges from the cache file.
 

@@ -251,12 +251,13 @@ class CacheDriver(Wrapper):
         if self._left:
             return
         error: OSError | None = None
-        if not self._closed and (self._hints.flush != "flush_none" or self._bytes.off):
+        named = self._bytes.file.has_name()
+        if not self._closed and named and (self._hints.flush != "flush_none" or self._bytes.off):
             lost = self._bytes.bring(headers=True)
             error = self._bytes.error_of(lost[0], closing=True) if lost else None
         self._closed = True
         self._queue.stop()
-        left, store = self._waits(), self._bytes.store
+        left, store = named and self._waits(), self._bytes.store
         if left and error is None and store is not None:
             warn_outside(
                 f"{self.path}: data stay in the cache file {store.file.path} (e10_cache_flush_flag=flush_none, or a "

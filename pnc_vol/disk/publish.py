@@ -321,6 +321,11 @@ class Location:
         """Remove the file if it is not under its name, and nothing was flushed to it."""
         if not self.at_stake and not self._kept:
             self.held.drop(self.key)
+            self.remove_work()
+
+    def remove_work(self) -> None:
+        """Remove the temporary name as `discard` does; the file stays open, and a cache keeps nothing for it."""
+        if not self.at_stake and not self._kept:
             with suppress(OSError):
                 self.system.unlink(self.work)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pnc_vol.errors import FlushError, SyncError
+from pnc_vol.errors import FlushError, RankError, SyncError
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
 from pnc_vol.file.session import Session
@@ -172,6 +172,16 @@ def abort(session: Session, reason: str) -> None:
         _let_go(session, orderly=session.comm.size == 1, flushed=False)
 
 
+def _remove_work(session: Session) -> None:
+    """Remove the temporary name of a file that gets no other one before its driver is closed (collective)."""
+    location = session.disk.location
+    if location is not None and not location.at_stake:
+        if session.comm.rank == 0:
+            location.remove_work()
+        with suppress(RankError):
+            session.comm.agree("close discard")
+
+
 def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
     """Release all that the session has open; what is released already stays so."""
     stays = False
@@ -186,6 +196,8 @@ def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
             stays = not orderly and parting.leaves(session)
             if orderly:
                 session.disk.let_go_of_left(first=session.comm.rank == 0)
+                if not flushed:
+                    _remove_work(session)
                 session.disk.driver.close()
             elif not stays:
                 parting.let_go_of_file(session)

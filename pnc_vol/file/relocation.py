@@ -148,6 +148,8 @@ def _there(comm: Comm, source: Driver, pieces: Extents) -> Extents:
 
 def _drop(comm: Comm, disk: StoredFile, copy: Copy) -> None:
     """Forget the copy: it could not be made."""
+    if copy.location is not None and comm.rank == 0:
+        copy.location.remove_work()
     with suppress(OSError):
         copy.driver.close()
     if copy.location is not None and comm.rank == 0:

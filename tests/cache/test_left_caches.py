@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pnc_vol.cache.extent_log import EPOCH, GROW
 from pnc_vol.convert.hdf5 import convert
 from pnc_vol.errors import LockedError, LogError, LogRefusedError, PncVolWarning
 from pnc_vol.testing.driver_suite import extents_of
+from pnc_vol.testing.faults import FaultSystem
 
 
 @pytest.fixture
@@ -431,3 +433,29 @@ def test_a_folder_is_named_once(tmp_path: Path, nvm: Path, monkeypatch: pytest.M
     assert str(caught.value).count("pnccache-") == 1
     with pnc_vol.File(path, "r+", hints={"e10_cache_path": "nvm"}, recover=True) as f:
         assert f["x"][...].all()
+
+
+def test_a_new_layout_that_failed_leaves_no_cache(tmp_path: Path) -> None:
+    """Its cache is of a file that has no name any more; a recovery would refuse it, and that of the file with it."""
+    system = FaultSystem(fail_at=0, mode="once", calls=("pwrite", "pread_into", "copy_range"))
+    path, hints = str(tmp_path / "x.nc"), {"e10_cache_path": str(tmp_path), "e10_cache_flush_flag": "flush_none"}
+    failed = 0
+    for at in range(1, 100):
+        with pnc_vol.File(path, "w", header_reserve=0) as f:
+            f.create_dataset("x", data=np.arange(2000.0))
+        system.count, system.fail_at = 0, at
+        with warnings.catch_warnings(), suppress(OSError):
+            warnings.simplefilter("ignore", pnc_vol.PncVolWarning)
+            with suppress(pnc_vol.FlushError), pnc_vol.File(path, "r+", hints=hints, system=system) as f:
+                f["x"][:10] = 1
+                f.create_dataset("y", data=np.ones(500))
+        fired = system.fail_at and system.count >= at
+        system.fail_at = 0
+        failed += bool(fired)
+        pnc_vol.replay(path, hints=hints)
+        with pnc_vol.File(path) as f:
+            assert set(f["x"][:10].tolist()) <= set(range(10))
+            np.testing.assert_array_equal(f["x"][10:], np.arange(10.0, 2000))
+        if not fired:
+            break
+    assert failed > 5

@@ -191,13 +191,18 @@ def promise(moments: list[Moment], at: int, kind: str) -> Promise:
     least = next((one for one in reversed(done) if kind in one.safe and one.published), None)
     later = [one for one in moments if (least is None or one.end > least.end) and one.begin <= at]
     later += [one for one in moments if least is not None and one.end == least.end and one is not least]
+    return Promise(least, may_hold(least, later), done[-1] if done else None)
+
+
+def may_hold(least: Moment | None, later: list[Moment]) -> list[Contents]:
+    """What a file may hold of a moment that must be there, which comes first, and of those that began later."""
     allowed = [least.contents] if least else []
     for one in later:
         allowed += [one.contents, *one.mids]
     for n, one in enumerate(later):
         earlier = [*([least] if least else []), *later[:n]]
         allowed += [found for old in earlier if (found := _by_old_names(old, one)).datasets]
-    return Promise(least, allowed, done[-1] if done else None)
+    return allowed
 
 
 def _by_old_names(old: Moment, new: Moment) -> Contents:
@@ -387,7 +392,7 @@ def after_trouble(run: Run, moments: list[Moment], *, closed: bool, quiet: bool)
         kept = next((n for n, one in reversed(list(enumerate(moments[:-1]))) if "recovered" in one.safe), None)
         if kept is None:
             return
-        allowed = [c for one in moments[kept:] for c in (one.contents, *one.mids)]
+        allowed = may_hold(moments[kept], moments[kept + 1 :])
     if not closed or config["cache"] == "flush_none":
         recover(run, random.Random(1))
     with run.open("r") as f:
