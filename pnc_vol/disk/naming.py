@@ -126,13 +126,14 @@ def name_new(system: System, work: str, path: str) -> None:
 
 def beside(system: System, target: str, suffix: str) -> str:
     """A new name in the same directory that nobody else has."""
-    return os.path.join(os.path.dirname(target), f"{beside_start(target)}{system.token()}.{suffix}")
+    head, slash, tail = target.rpartition("/")
+    return f"{head}{slash}{beside_start(tail)}{system.token()}.{suffix}"
 
 
 def beside_start(target: str) -> str:
     """What the names that `beside` makes for a file begin with."""
     # A name may have 255 bytes; what is cut from a long one is made up for by the token.
-    return f".{cut_name(os.fsencode(os.path.basename(target)), 100)}."
+    return f".{cut_name(os.fsencode(target.rpartition('/')[2]), 100)}."
 
 
 def write_new(
