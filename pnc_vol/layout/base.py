@@ -408,7 +408,8 @@ class Layout(abc.ABC):
             The header differs from `header` in attributes, records and the variables of `begins_behind` alone.
         """
         if same_places and not self.drained:
-            return self._with_header(header) if uids is self.uids else self.extended(header, uids, datasets)
+            new = len(uids) > len(self.uids)
+            return self.extended(header, uids, datasets) if new else self._with_header(header)
         if not self.drained and header == self.header and uids == self.uids:
             return self
         made = self.anew()

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import virtual_ranks
 from counted_work import all_calls_of as calls_of
+from programs import assert_valid
 
 import pnc_vol
 from pnc_vol.testing.faults import TraceSystem
@@ -273,3 +275,22 @@ def test_only_the_bytes_of_the_header_that_differ_are_written(
         assert least <= written <= most
         if most <= 8:
             assert not system.matching(name="unlink")
+
+
+def test_records_of_a_lone_variable_have_no_padding_on_ranks_either(tmp_path: pathlib.Path) -> None:
+    """Its size was counted to the end of the fixed variables, with padding, and ncvalidator refused the file."""
+    path = tmp_path / "x.nc"
+
+    def program(comm: Any) -> None:
+        def opened(mode: str, comm: Any) -> pnc_vol.File:
+            return pnc_vol.File(path, mode, driver="posix", comm=comm, durable=True, header_reserve=0)
+
+        with opened("w", comm.group(0)) as f:
+            f["a"] = np.ones(40)
+            f.create_dataset("t", (0,), "i1", maxshape=(None,))
+        with opened("r+", comm.group(0)) as f:
+            f.flush()
+            f["t"].resize(1, axis=0)
+
+    virtual_ranks.run(2, program)
+    assert_valid(path)
