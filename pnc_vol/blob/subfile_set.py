@@ -287,19 +287,21 @@ class SubfileSet(BlobSet[BlobFiles]):
         self, layout: BlobLayout, uids: tuple[int, ...], new: Agreed, write: WriteData, done: list[Written]
     ) -> None:
         """Write maps and data, after all ranks have exchanged the headers that place them (collective)."""
-        if new.other_subfiles:
-            # Caches may hold fill values for the places that other ranks write next, round the caches.
-            for member in self.members:
-                member.session.disk.driver.drain()
-        self._share_headers(layout, uids, self._decided)
-        for member in self.members:
-            if member.root:
-                member.write_maps({k: self._part(member, made) for k, made in self._decided.maps.items()})
-                if self._decided.maps:
-                    # The ranks of other subfiles look there where elements are.
+        # The ranks of the other subfiles wait here as well, and not only those that share a subfile's session.
+        with self.comm.errors_shared():
+            if new.other_subfiles:
+                # Caches may hold fill values for the places that other ranks write next, round the caches.
+                for member in self.members:
                     member.session.disk.driver.drain()
-        done.append(write(pieces=new.pieces))
-        self._copy_plain(layout, self._decided)
+            self._share_headers(layout, uids, self._decided)
+            for member in self.members:
+                if member.root:
+                    member.write_maps({k: self._part(member, made) for k, made in self._decided.maps.items()})
+                    if self._decided.maps:
+                        # The ranks of other subfiles look there where elements are.
+                        member.session.disk.driver.drain()
+            done.append(write(pieces=new.pieces))
+            self._copy_plain(layout, self._decided)
 
     def _end(self, session: Session, *, carried: bool) -> None:
         """The flush is complete (collective)."""

@@ -337,3 +337,38 @@ def test_a_close_that_fails_leaves_no_header_of_maps_that_are_not_there(path: Pa
         return
     with pnc_vol.File(path) as f:
         assert [f[name][...].tolist() for name in f] in ([], [[[31, 31, 0, 0, 31]] * 2])
+
+
+@pytest.mark.filterwarnings("ignore::pnc_vol.errors.PncVolWarning")
+def test_what_fails_between_two_exchanges_of_a_set_is_raised_on_all_its_ranks(path: Path) -> None:
+    """Ranks of the other subfile wait for those that share a subfile's session, in which one of them has failed."""
+    hints = {"e10_cache_path": str(path.parent), "ind_wr_buffer_size": "64"}
+
+    def program(comm: Any, at: int) -> tuple[bool, str]:
+        system = FaultSystem(fail_at=0, calls=CHANGING, mode="once")
+        f = pnc_vol.File(
+            path, "w", driver="posix", layout="blob", subfiles=2, hints=hints, comm=comm, system=system,
+            collective_timeout=20,
+        )  # fmt: skip
+        x = f.create_dataset("x", (40,), "f8")
+        f.flush()
+        x[10 * comm.rank : 10 * comm.rank + 10] = comm.rank
+        f.create_dataset("plain", (3,), "i4")[...] = 7
+        system.count, system.fail_at = 0, at if comm.rank == 1 else 0
+        try:
+            f.flush()
+        except (OSError, pnc_vol.PncVolError) as error:
+            return system.fired, type(error).__name__
+        finally:
+            system.heal()
+            with suppress(OSError, pnc_vol.PncVolError):
+                f.close()
+        return system.fired, ""
+
+    for at in range(1, 60):
+        found = virtual_ranks.run(4, lambda comm, at=at: program(comm, at), nodes=2)
+        assert "CollectiveTimeout" not in {one[1] for one in found}, (at, found)
+        assert len({bool(one[1]) for one in found}) == 1, (at, found)
+        if not found[1][0]:
+            break
+    assert at > 5
