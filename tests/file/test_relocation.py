@@ -138,3 +138,26 @@ def test_what_becomes_of_missing_data_is_said_when_a_file_is_opened_for_writing(
         f.attrs["note"] = "n" * 9000
     with pnc_vol.File(path) as f:
         assert f["a"][-3:].tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "maxshape"), [((), ()), ((1,), (1,)), ((1, 1), (None, 1))], ids=["scalar", "one element", "one record"]
+)
+def test_a_string_that_grows_is_old_or_new(path: pathlib.Path, shape: tuple[int, ...], maxshape: Any) -> None:
+    """The header that is there until the flush has ended would show the first characters of the new string."""
+
+    def grow(system: Any) -> None:
+        with pnc_vol.File(path, "r+", var_align=512, record_align=512, system=system) as f:
+            f["s"][...] = "longer"
+
+    found = []
+    for stop_at in range(1, 100):
+        with pnc_vol.File(path, "w", var_align=512, record_align=512) as f:
+            f.create_dataset("s", shape, pnc_vol.string_dtype(), maxshape=maxshape)[...] = "old"
+        stopped = killed(grow, stop_at)
+        with pnc_vol.File(path) as f:
+            found.append(np.ravel(f["s"][()])[0])
+        if not stopped:
+            break
+    assert set(found) == {b"old", b"longer"}
+    assert found[-1] == b"longer"
