@@ -93,6 +93,17 @@ REFUSED = (
         "a set of subfiles has 64-bit maps, which CDF-{version} cannot hold; leave format= out",
         new=True,
     ),
+    Refused(
+        '`publish="close"`',
+        "a layout of another package that is not `self_contained`",
+        lambda layout, options, ranks: (
+            options.publish == "close" and not (layout.self_contained or layout.several_files)
+        ),
+        ValueError,
+        "a file with the layout {layout!r} cannot have publish='close': its other files would be new while an older "
+        "file with this name still counts",
+        new=True,
+    ),
 )
 
 

@@ -19,6 +19,7 @@ from pnc_vol.disk.locking import Held, Key
 from pnc_vol.disk.naming import ATTEMPTS, check_place
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
+from pnc_vol.file import combinations
 from pnc_vol.file.leftovers import look_after
 from pnc_vol.file.registry import OpenAttempt
 from pnc_vol.format.encode import encode, encoded_empty
@@ -381,6 +382,8 @@ def _create(path: str, real: str, header: bytes, mode: str, options: Options, he
         held.may_replace(real)
         if not held.fds or any(options.system.fstat(fd).st_size for fd in held.fds.values()):
             return None
+    if options.layout:
+        combinations.check(layout_class(options.layout), options, 1, path=path, new=True)
     publish = options.publish == "create"
     return Location.create(
         options.system,

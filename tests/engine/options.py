@@ -144,6 +144,7 @@ def refusal(config: Config) -> tuple[type[BaseException], str] | None:
     options = Options(
         burst_buf=logged(config),
         durable=config["durable"],
+        publish=config["publish"],
         version=int(config["format"][-1]),
         driver="cache | posix" if cached(config) else "",
     )

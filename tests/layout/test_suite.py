@@ -57,6 +57,16 @@ class TestRawFiles(LayoutSuite):
                 self.open("w", **given)
         assert list(tmp_path.iterdir()) == []
 
+    def test_a_file_that_has_its_name_at_the_close_is_refused(self, tmp_path: pathlib.Path) -> None:
+        with self.open("w") as f:
+            f["x"] = [1, 2]
+        with pytest.raises(ValueError, match="'rawfiles' cannot have publish='close'"):
+            self.open("w", publish="close")
+        with self.open("r") as f:
+            assert f["x"][:].tolist() == [1, 2]
+        with self.open("r+", publish="close") as f:
+            f["x"][0] = 3
+
     def test_an_error_leaves_nothing_open(self) -> None:
         def failing(fail_at: int) -> int:
             calls = ("open", "mkdir", "listdir", "pwrite", "pwritev", "unlink")
