@@ -26,7 +26,7 @@ from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.blob.places import BlobPlace, MapLookup
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.format import model
-from pnc_vol.format.model import Header
+from pnc_vol.format.model import Header, Var
 from pnc_vol.layout.base import ElementMap, Layout, Place
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.layout.subfiles import subfile_path
@@ -169,6 +169,10 @@ class SubfileLayout(CanonicalLayout):
     """The layout of one subfile: as E3SM-IO's, without gaps in front of variables of 8-byte types."""
 
     element_align: ClassVar[int] = 4
+
+    def may_hold(self, var: Var) -> bool:
+        # if not this subfile, another one of the set, and all of them go on in copies together
+        return True
 
 
 def without_begins(header: Header) -> Header:

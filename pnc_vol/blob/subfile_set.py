@@ -15,7 +15,8 @@ Rules
    new one. Such a flush writes two headers for each of the others. The alternative, a journal over all subfiles,
    would have to hold back the data that a layout moves.
 6. A new set of several subfiles that takes the names of an older set is complete under temporary names first; then a
-   journal lists the renames, and is removed when all are done (`renaming`).
+   journal lists the renames, and is removed when all are done (`renaming`). A flush of longer strings of a partitioned
+   dataset makes such a set of the copies into which the subfiles go: with a part of them, strings would be cut.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class SubfileSet(BlobSet[BlobFiles]):
     members : list of Member, those that this rank writes; empty in a set that is only read.
     driver : SetDriver
     location : Location, of subfile 0, where this rank has no session of it.
-    unnamed : bool, it is new, and its subfiles have temporary names.
+    unnamed : bool, its subfiles have temporary names, or get them in this flush, until all have their names.
     stale : sequence of str, on rank 0 the files to be removed when a new set has its names.
     """
 
@@ -217,6 +218,10 @@ class SubfileSet(BlobSet[BlobFiles]):
         if gone and self._lasts():
             # Rule 5: the kept variables of the other subfiles are on stable storage before subfile 0 drops the name.
             durable = True
+        if agreed.widened and not session.disk.keep_unpublished and self._widens(nodes):
+            self.unnamed = True
+            for member in self.members:
+                member.session.disk.keep_at_flush()
         names_now = self.unnamed and not session.disk.keep_unpublished
         renames = names_now and self._takes_names()
         for member in self.members:
@@ -252,6 +257,17 @@ class SubfileSet(BlobSet[BlobFiles]):
         self.unnamed = self.unnamed and not names_now
         self._names = names
         self._end(session, carried=durable or carried or closing)
+
+    def _widens(self, nodes: Mapping[int, DatasetNode]) -> bool:
+        """Whether strings of a partitioned dataset are longer than the subfiles have them; the same on all ranks."""
+        member, assigned = self.members[0], self.files.assigned
+        layout = member.session.disk.layout
+        widths: dict[int | None, int] = dict(zip(layout.uids, layout.itemsizes, strict=True))
+        return self.count > 1 and any(
+            widths.get(member.defs.uid((uid, k)), width) < width
+            for uid, k in assigned.items()
+            if k and uid in nodes and (width := nodes[uid].element.itemsize)
+        )
 
     def _takes_names(self) -> bool:
         """Whether several subfiles are about to take the names of an older set (collective)."""

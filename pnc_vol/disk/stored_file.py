@@ -134,6 +134,10 @@ class StoredFile:
         """The next flush gives the file its name, whatever the option ``publish`` says."""
         self.keep_unpublished = False
 
+    def keep_at_flush(self) -> None:
+        """A copy that the next flush makes keeps its temporary name until `publish_at_flush`."""
+        self.keep_unpublished = True
+
     def read_without_lock(self) -> None:
         """Nothing changes but in `changing`: threads read at the same time."""
         self.version += self.version & 1

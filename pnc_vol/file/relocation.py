@@ -24,7 +24,6 @@ from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import memory_copy, open_copy
-from pnc_vol.format.model import shape
 from pnc_vol.layout.base import Layout, LostRecords, NeverWritten
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm
@@ -128,21 +127,9 @@ def _harms(tree: Tree, disk: StoredFile, target: Layout, lost: LostRecords) -> b
         # records that the dataset lost, the header in the file counts, and the dataset has again
         if node is not None and node.shape and first < min(live, node.shape[0]):
             return True
-    if _widens(disk, target):
+    if disk.layout.widens(target):
         return True
     return replaces_live(disk, target.uids) and disk.layout.overwrites(disk.header, disk.uids, target)
-
-
-def _widens(disk: StoredFile, target: Layout) -> bool:
-    """Whether the header in the file would show the first characters of strings that are longer in `target`."""
-    live = disk.layout
-    if live.same_places(target):
-        return False
-    widths = dict(zip(target.uids, target.itemsizes, strict=True))
-    return any(
-        widths.get(uid, width) != width and 0 not in shape(live.header, var)
-        for uid, var, width in zip(live.uids, live.header.vars, live.itemsizes, strict=True)
-    )
 
 
 def _there(comm: Comm, source: Driver, pieces: Extents) -> Extents:

@@ -29,7 +29,7 @@ import numpy as np
 from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import place
-from pnc_vol.format.model import Header, begin_rec, data_end, record_size, record_vars
+from pnc_vol.format.model import Header, Var, begin_rec, data_end, record_size, record_vars, shape
 from pnc_vol.format.placing import first_begin
 from pnc_vol.mapping.tree import DatasetNode, Tree, fillvalue_of, itemsizes_of
 from pnc_vol.settings.options import Options
@@ -371,6 +371,20 @@ class Layout(abc.ABC):
     def overwrites(self, live: Header, live_uids: tuple[int, ...], target: Layout) -> bool:
         """Whether new variables of `target` lie where the header in the file, `live`, has data."""
         return False
+
+    def widens(self, target: Layout) -> bool:
+        """Whether `target` has longer strings: this header would show the first characters of new ones."""
+        if self.same_places(target):
+            return False
+        widths = dict(zip(target.uids, target.itemsizes, strict=True))
+        return any(
+            widths.get(uid, width) != width and self.may_hold(var)
+            for uid, var, width in zip(self.uids, self.header.vars, self.itemsizes, strict=True)
+        )
+
+    def may_hold(self, var: Var) -> bool:
+        """Whether somebody who has `header` finds elements of a variable."""
+        return 0 not in shape(self.header, var)
 
     def data_end(self, header: Header) -> int:
         """Bytes that the file with the header has to have for its data."""

@@ -16,6 +16,8 @@ from crash.running import Run, Scenario, fast_folder, record
 from damages import WANT, good, write
 from virtual_ranks import run as run_on
 
+import pnc_vol
+
 CODES = {"a": "f8", "r": "i4", "b": "i2", "s": "i4"}
 
 
@@ -146,3 +148,44 @@ def test_a_new_set_takes_the_names_of_the_older_one_in_one_step(
 
     recording = record(Scenario("replaced", program, before), folder)
     assert examine(recording, kind, folder=folder, count=400) > 2
+
+
+@pytest.mark.parametrize("kind", ["kill", "power"])
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.parametrize("maxshape", [(4,), (None,)], ids=["fixed", "records"])
+def test_strings_that_grow_are_old_or_new(
+    folder: str, maxshape: tuple[int | None], renamed: bool, ranks: int, kind: str
+) -> None:
+    """A part of the subfiles with longer strings would be read with strings that are cut or begin elsewhere."""
+    old, new = np.array([b"old"] * 4, object), np.array([b"old", b"longer", b"longer", b"old"], object)
+    then = np.where(new == b"old", b"the longest", new)
+
+    def before(run: Run) -> Contents:
+        def of_rank(comm: Any) -> None:
+            with run.open("w", comm=comm, driver="posix", subfiles=2, layout="blob") as f:
+                cells = np.s_[2 * comm.rank : 2 * comm.rank + 2]
+                f.create_dataset("s", (4,), pnc_vol.string_dtype(), maxshape=maxshape)[cells] = old[cells]
+
+        run_on(2, of_rank)
+        return Contents().having({"s": old})
+
+    def program(run: Run) -> None:
+        def of_rank(comm: Any) -> None:
+            given = {"comm": comm, "driver": "posix"} if ranks > 1 else {}
+            with run.open("r+", **given) as f:
+                name = "s"
+                for values in (new, then):
+                    if renamed:
+                        f.move(name, name + "t")
+                        name += "t"
+                    with run.step(Contents().having({name: values}), "durable" if kind == "power" else "flush"):
+                        cells = np.s_[comm.rank :: ranks]
+                        f[name][cells] = values[cells]
+                        f.flush(durable=kind == "power")
+                    np.testing.assert_array_equal(f[name][:], values)
+
+        run_on(ranks, of_rank)
+
+    recording = record(Scenario("longer", program, before), folder)
+    assert examine(recording, kind, folder=folder, count=60) > 2
