@@ -234,7 +234,7 @@ def test_all_errors_are_listed() -> None:
 
 def test_each_line_about_the_cache_names_its_test() -> None:
     part = (
-        (DOCS / "explain/consistency.md").read_text().partition("### With a node-local cache")[2].partition("\n\n*")[0]
+        (DOCS / "explain/promises.md").read_text().partition("### With a node-local cache")[2].partition("\n\n*")[0]
     )
     rows = [row.split("|")[-2] for row in part.splitlines() if row.startswith("| ")][1:]
     told = "".join((ROOT / "tests" / name).read_text() for name in ("mpi/ranks_cache.py", "cache/test_caches.py"))
@@ -248,7 +248,7 @@ def test_each_line_about_the_cache_names_its_test() -> None:
 def test_messages_that_the_docs_explain_are_there() -> None:
     """The first column of the table of troubles is what the sources say."""
     said = re.sub(r'"\s*f?"', "", "".join(path.read_text() for path in (ROOT / "pnc_vol").rglob("*.py")))
-    table = (DOCS / "howto/burst-buffer.md").read_text().partition("| it says |")[2]
+    table = (DOCS / "reference/burst-buffer.md").read_text().partition("| it says |")[2]
     messages = re.findall(r"(?m)^\| `([^`]+)` \|", table)
     assert len(messages) > 10
     for message in messages:
@@ -282,7 +282,7 @@ def rows(text: str, heading: str) -> dict[str, str]:
 
 
 def test_every_promise_has_the_names_of_its_tests() -> None:
-    promised = rows((DOCS / "explain/promises.md").read_text(), "What you can rely on")
+    promised = rows((DOCS / "explain/promises.md").read_text(), "In one table")
     held = rows((DOCS / "develop/tests.md").read_text(), "The tests of each promise")
     assert len(promised) > 15
     assert list(promised) == list(held), "docs/develop/tests.md lists the lines of that table, in their order"

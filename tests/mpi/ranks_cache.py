@@ -72,7 +72,7 @@ def raises(kind: type[BaseException], call: Callable[[], Any]) -> BaseException:
     raise AssertionError(f"{kind.__name__} was not raised")
 
 
-# -------------------------------------------------------------------------------------- the table of consistency
+# -------------------------------------------------------------------------------------- the table of promises
 
 
 @scenario

@@ -1,6 +1,6 @@
 """What ranks see and rely on with a node-local cache, on one and on two emulated nodes.
 
-The page on consistency names these tests in its table (`docs/explain/consistency.md`).
+The page of promises names these tests in its table (`docs/explain/promises.md`).
 """
 
 from __future__ import annotations
