@@ -47,7 +47,11 @@ def random_values(dtype: np.dtype[Any], n: int, seed: int) -> np.ndarray[Any, An
         return random.integers(0, 10**15, n).astype("i8").view(dtype)
     if dtype.kind == "b":
         return random.integers(0, 2, n).astype(bool)
-    return random.integers(-100, 100, n).astype(dtype)
+    made = random.integers(-100, 100, n).astype(dtype)
+    if dtype.char == "g" and np.finfo(dtype).nmant == 63:
+        # the last six of its 16 bytes are no part of the number, and are left as the memory had them by newer numpys
+        made.view("u1").reshape(n, -1)[:, 10:] = 0
+    return made
 
 
 KINDS: dict[str, Any] = {
@@ -100,7 +104,9 @@ def test_every_type_outlives_a_kill(kind: str, flushed: bool, tmp_path: pathlib.
         f["grown"].resize((3,))
         f["grown"][2:] = random_values(dtype, 1, 6)
         f.move("moved", "h/elsewhere")
-        f["h/elsewhere"][1] = random_values(dtype, 1, 7)[0]
+        last = random_values(dtype, 1, 7)
+        # a scalar of numpy does not keep those six bytes
+        f["h/elsewhere"][1] = last.reshape(()) if dtype.char == "g" else last[0]
 
     files = []
     for name, options in (("plain", {}), ("log", options_of(logs))):

@@ -53,6 +53,9 @@ UNCHANGING = frozenset(
 _BLOCK = 64
 """Bytes that are compared together to find what was stored through a window."""
 
+_BY_PLACE = frozenset({"st_mode", "st_ino", "st_dev", "st_nlink", "st_uid", "st_gid", "st_size"})
+"""Fields that `os.stat_result` takes from its sequence; of times this has whole seconds alone."""
+
 
 class Recorder(HookedSystem):
     """A system that writes down the changes below one folder.
@@ -313,8 +316,10 @@ class Rebuilt(HookedSystem):
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = super().call(name, args, kwargs)
         if name in ("fstat", "stat", "lstat") and result.st_ino in self.numbers:
-            fields = {name: getattr(result, name) for name in dir(result) if name.startswith("st_")}
             told = list(result)
+            # Python 3.13 refuses by name what is in the sequence, too
+            named = [name for name in dir(result) if name.startswith("st_") and name not in _BY_PLACE]
+            fields = {name: getattr(result, name) for name in named}
             told[1] = self.numbers[result.st_ino]
             return os.stat_result(told, fields)
         return result
