@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from pnc_vol.testing.mpi import missing, run_mpi
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 SECONDS = 240
@@ -44,6 +46,8 @@ NEEDS = {"dask": ("dask", "h5py"), "h5sparse": ("h5sparse", "scipy"), "keras": (
 
 
 def need(client: str) -> None:
+    if client == "tables_io" and sys.version_info < (3, 11):
+        pytest.skip("tables_io wants Python 3.11")
     for name in ("h5py", "netCDF4", *NEEDS.get(client, (client,))):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed (pip install pnc-vol[clients])")
@@ -109,3 +113,59 @@ def test_own_tests(client: str, tmp_path: Path) -> None:
     )
     assert ours == theirs
     assert len([1 for outcome, _ in theirs if outcome == "PASSED"]) >= 5
+
+
+# ------------------------------------------------------------------------------------------------- case studies
+
+CASES = {
+    "emcee": ("emcee_chain.py", 20, "/mcmc/chain", "mcmc_chain"),
+    "anndata": ("anndata_cells.py", 300, "/obsm/pca", "obsm_pca"),
+    "tables_io": ("tables_io_ranks.py", 20000, "/catalogue/pdf", "catalogue_pdf"),
+}
+"""Of docs/explain/case-studies.md: the client's program, its size, and a dataset with its name in NetCDF."""
+
+
+def read_by_others(written: Path, reference: Path, dataset: str, variable: str) -> None:
+    """netCDF4, xarray and ncdump find in the file of pnc_vol what h5py finds in its own."""
+    import h5py
+    import netCDF4
+    import numpy as np
+    import xarray
+
+    with h5py.File(reference) as file:
+        wanted = file[dataset][()]
+    with netCDF4.Dataset(written) as found:
+        assert found.data_model == "NETCDF3_64BIT_DATA"
+        np.testing.assert_array_equal(found[variable][...], wanted)
+    with xarray.open_dataset(written, engine="netcdf4") as found:
+        np.testing.assert_array_equal(found[variable].values, wanted)
+    told = subprocess.run(["ncdump", "-h", written], capture_output=True, text=True, check=True).stdout
+    assert f" {variable}(" in told
+
+
+@pytest.mark.parametrize("client", CASES)
+def test_case_study(client: str, tmp_path: Path) -> None:
+    need(client)
+    program, size, dataset, variable = CASES[client]
+    theirs, ours = both(
+        [sys.executable, str(HERE / "as_h5py.py"), str(HERE / "cases" / program), "result", str(size)], tmp_path
+    )
+    assert ours == theirs
+    assert len(theirs) > 50
+    read_by_others(tmp_path / "pnc_vol/result", tmp_path / "h5py/result", dataset, variable)
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_case_study_on_ranks(tmp_path: Path) -> None:
+    """The same program on four ranks, of which each writes its part of one file; h5py writes the other on one rank."""
+    need("tables_io")
+    program, size, dataset, variable = CASES["tables_io"]
+    case = str(HERE / "cases" / program)
+    alone = start("h5py", [sys.executable, str(HERE / "as_h5py.py"), case, "result", str(size)], tmp_path / "h5py")
+    theirs, err = alone.communicate(timeout=SECONDS)
+    assert alone.returncode == 0, err[-3000:]
+    ours = run_mpi(
+        4, "pnc_vol.cli", "run", case, tmp_path / "result", size, timeout=SECONDS, env={"PYTHONWARNINGS": "ignore"}
+    )
+    assert ours.stdout == theirs
+    read_by_others(tmp_path / "result", tmp_path / "h5py/result", dataset, variable)
