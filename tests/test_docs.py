@@ -233,9 +233,7 @@ def test_all_errors_are_listed() -> None:
 
 
 def test_each_line_about_the_cache_names_its_test() -> None:
-    part = (
-        (DOCS / "explain/promises.md").read_text().partition("### With a node-local cache")[2].partition("\n\n*")[0]
-    )
+    part = (DOCS / "explain/promises.md").read_text().partition("### With a node-local cache")[2].partition("\n\n*")[0]
     rows = [row.split("|")[-2] for row in part.splitlines() if row.startswith("| ")][1:]
     told = "".join((ROOT / "tests" / name).read_text() for name in ("mpi/ranks_cache.py", "cache/test_caches.py"))
     assert len(rows) >= 8

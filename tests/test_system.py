@@ -7,6 +7,8 @@ import errno
 import os
 import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -330,3 +332,53 @@ def test_the_reader_of_syntax_trees_lets_through(text: str) -> None:
     assert not offences(ast.parse("import os\nos.environ.get('A')"), "settings/options.py"), (
         "it alone reads the environment"
     )
+
+
+# --------------------------------------------------------------------------------------- systems that have less
+
+SHARED = Path(__file__).parent / "shared"
+TAKEN = {
+    "ofd_locks": "fcntl.F_OFD_SETLK", "tmpfile": "os.O_TMPFILE", "copy_file_range": "os.copy_file_range",
+    "attributes": "os.setxattr", "fallocate": "os.posix_fallocate", "fdatasync": "os.fdatasync",
+    "memory_files": "os.memfd_create",
+}  # fmt: skip
+
+
+def less_system(taken: str) -> dict[str, str]:
+    places = (SHARED / "without", SHARED, PACKAGE.parent)
+    return {**os.environ, "PNC_VOL_WITHOUT": taken, "PYTHONPATH": os.pathsep.join(map(str, places))}
+
+
+@pytest.mark.parametrize("taken", ["", *TAKEN])
+def test_what_programs_do_on_a_system_that_has_less(taken: str, tmp_path: Path) -> None:
+    """All is done as ever; a node-local cache alone is left out, and says so, where it cannot reserve space."""
+    command = [sys.executable, str(SHARED / "representative.py"), str(tmp_path)]
+    done = subprocess.run(command, env=less_system(taken), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "all acts done\n"), done.stderr[-3000:]
+    assert ("the cache (e10_cache) is off from here" in done.stderr) == (taken == "fallocate")
+
+
+@pytest.mark.parametrize("taken", TAKEN)
+def test_it_was_really_taken_away(taken: str) -> None:
+    module, name = TAKEN[taken].split(".")
+    told = subprocess.run(
+        [sys.executable, "-c", f"import {module}; print(hasattr({module}, {name!r}))"],
+        env=less_system(taken), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told.stdout == "False\n"
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOSYS])
+def test_space_that_cannot_be_reserved_is_written(tmp_path: Path, number: int) -> None:
+    """Bytes that are there stay, the file grows, and no hole is left that a full disk could be met in later."""
+    path = tmp_path / "a"
+    path.write_bytes(bytes(range(200)))
+    fd = REAL.open(path, os.O_RDWR)
+    system = FaultSystem(REAL, fail_at=1, errno=number, mode="forever", calls={"fallocate"})
+    full_io.reserve(system, fd, 100, 3 << 20)
+    there = REAL.fstat(fd)
+    assert there.st_size == 100 + (3 << 20)
+    assert there.st_blocks * 512 >= there.st_size
+    REAL.close(fd)
+    assert path.read_bytes() == bytes(range(200)) + bytes(there.st_size - 200)
+    assert system.fired

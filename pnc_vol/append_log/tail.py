@@ -19,7 +19,7 @@ from typing import Any
 from pnc_vol.append_log.records import SLOT_BYTES
 from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.system import PAGE, System, is_open
-from pnc_vol.system.full_io import write_all
+from pnc_vol.system.full_io import reserve, write_all
 
 __all__ = [
     "FULL",
@@ -143,7 +143,7 @@ class Tail:
             self.append(data)
             return
         # The file is as long as it says before it says so.
-        self.system.fallocate(self.fd, self.end + len(data), PAGE)
+        reserve(self.system, self.fd, self.end + len(data), PAGE)
         write_all(self.system, self.fd, memoryview(used), self.end)
         self.end += len(data)
         self._reserved = self.end + PAGE
@@ -156,7 +156,7 @@ class Tail:
         OSError
             There is none.
         """
-        self.system.fallocate(self.fd, offset, nbytes)
+        reserve(self.system, self.fd, offset, nbytes)
 
     def reserve(self, nbytes: int) -> None:
         """Make sure that there is room for some bytes at the end of a file that is not shared; no window is opened.
@@ -168,7 +168,7 @@ class Tail:
         """
         if self.end + nbytes > max(self.limit, self._reserved):
             size = max(nbytes, min(4 * self._size, self.most))
-            self.system.fallocate(self.fd, self.end, size)
+            reserve(self.system, self.fd, self.end, size)
             self._reserved, self._size = self.end + size, size
 
     def extend(self, data: memoryview | bytes) -> None:
@@ -202,7 +202,7 @@ class Tail:
         for window, begin, limit in self._kept:
             if begin <= end and end + nbytes <= limit:
                 # Somebody may have cut the file meanwhile.
-                self.system.fallocate(self.fd, begin, limit - begin)
+                reserve(self.system, self.fd, begin, limit - begin)
                 self._release_mappings()
                 self.window, self.begin, self.limit = window, begin, limit
                 return
@@ -211,7 +211,7 @@ class Tail:
         (at, size), *_ = self.pieces(base, max(need, min(4 * self._size, self.most)))
         while True:
             try:
-                self.system.fallocate(self.fd, at, size)
+                reserve(self.system, self.fd, at, size)
                 break
             except OSError as error:
                 if size == need or error.errno not in FULL:

@@ -21,7 +21,7 @@ from pnc_vol.append_log.tail import LARGE, Tail, create_private, lock_of_writer
 from pnc_vol.burst.encoding import MAX_NDIMS_AT
 from pnc_vol.errors import PncVolError
 from pnc_vol.system import PAGE, System
-from pnc_vol.system.full_io import read_at
+from pnc_vol.system.full_io import read_at, reserve
 
 __all__ = ["SMALL", "LogFiles"]
 
@@ -143,7 +143,7 @@ class LogFiles:
                 tail.give_up_window()
             elif tail.share is None and self.system.fstat(tail.fd).st_size < end:
                 with suppress(OSError):
-                    self.system.fallocate(tail.fd, 0, end)
+                    reserve(self.system, tail.fd, 0, end)
 
     def sync(self) -> None:
         """Bring all to stable storage, the commit records last."""

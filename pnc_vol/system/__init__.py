@@ -20,6 +20,8 @@ Rules
 `two_threads`  work that two threads share
 `neighbours`   names of hidden files beside a file
 =============  ===========================================================================================
+
+`docs/develop/systems.md` lists what Linux has and other systems may not, and what is done without it.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import fcntl
 import mmap
 import os
 import stat
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -44,8 +47,8 @@ if TYPE_CHECKING:
     Path = str | bytes | os.PathLike[str]
 
 __all__ = [
-    "CALLS", "REAL", "TEMPORARY", "OwnedFd", "System", "closing_if_it_fails", "exists", "free_bytes", "in_memory",
-    "is_folder", "is_open", "scratch_folder", "temporary_directory",
+    "CALLS", "REAL", "TEMPORARY", "OwnedFd", "System", "can_reserve", "closing_if_it_fails", "exists", "free_bytes",
+    "in_memory", "is_folder", "is_open", "scratch_folder", "temporary_directory",
 ]  # fmt: skip
 #: Buffers of one vectored call at most.
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -156,8 +159,11 @@ class System:
         os.ftruncate(fd, nbytes)
 
     def fallocate(self, fd: int, offset: int, nbytes: int) -> None:
-        """Reserve the space now, so that a full disk is met here; the file grows to hold it."""
-        os.posix_fallocate(fd, offset, nbytes)
+        """Reserve the space now, so that a full disk is met here; the file grows to hold it.
+
+        See `full_io.reserve` for where this is not there.
+        """
+        _if_there("posix_fallocate")(fd, offset, nbytes)
 
     def mmap(
         self, fd: int, nbytes: int, offset: int = 0, *, writable: bool = True, populate: bool = False
@@ -181,7 +187,7 @@ class System:
         os.fsync(fd)
 
     def fdatasync(self, fd: int) -> None:
-        os.fdatasync(fd)
+        getattr(os, "fdatasync", os.fsync)(fd)
 
     def fstat(self, fd: int) -> os.stat_result:
         return os.fstat(fd)
@@ -208,7 +214,7 @@ class System:
 
     def copy_range(self, source: int, target: int, nbytes: int, source_offset: int, target_offset: int) -> int:
         """Bytes copied between two descriptors inside the kernel, maybe fewer than asked: use `drivers.block_copy`."""
-        return os.copy_file_range(source, target, nbytes, source_offset, target_offset)
+        return _if_there("copy_file_range")(source, target, nbytes, source_offset, target_offset)  # type: ignore[no-any-return]
 
     def stat(self, path: Path) -> os.stat_result:
         return os.stat(path)
@@ -249,13 +255,13 @@ class System:
 
     def getxattr(self, path: Path, name: str) -> bytes:
         """An extended attribute; an `OSError` where there is none, or no such thing."""
-        return _with_attributes("getxattr")(path, name)  # type: ignore[no-any-return]
+        return _if_there("getxattr")(path, name)  # type: ignore[no-any-return]
 
     def setxattr(self, path: Path, name: str, value: bytes, flags: int = 0) -> None:
-        _with_attributes("setxattr")(path, name, value, flags)
+        _if_there("setxattr")(path, name, value, flags)
 
     def listxattr(self, path: Path) -> list[str]:
-        return sorted(_with_attributes("listxattr")(path))
+        return sorted(_if_there("listxattr")(path))
 
     def fsync_dir(self, path: Path) -> None:
         """Put the names of a directory on stable storage."""
@@ -360,9 +366,9 @@ class closing_if_it_fails:
                     self._system.unlink(path)
 
 
-def _with_attributes(name: str) -> Callable[..., Any]:
+def _if_there(name: str) -> Callable[..., Any]:
     if not hasattr(os, name):
-        raise OSError(errno.ENOTSUP, "this system has no extended attributes")
+        raise OSError(errno.ENOTSUP, f"this system has no {name}")
     return cast("Callable[..., Any]", getattr(os, name))
 
 
@@ -400,9 +406,15 @@ def free_bytes(folder: Path) -> int:
     return there.f_bavail * there.f_frsize
 
 
+def can_reserve() -> bool:
+    """Whether the system can reserve space before it is written, and let a file grow while others write to it."""
+    return hasattr(os, "posix_fallocate")
+
+
 def in_memory(folder: str) -> bool:
     """Whether a folder is on a file system of Linux that keeps files in memory (tmpfs, ramfs)."""
-    call = getattr(_LIBC, "statfs", None)
+    # other systems have a larger structure, without this field
+    call = getattr(_LIBC, "statfs", None) if sys.platform == "linux" else None
     found = ctypes.create_string_buffer(256)
     if call is None or call(os.fsencode(folder), found) != 0:
         return False

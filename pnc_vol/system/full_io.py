@@ -7,6 +7,7 @@ Rules
 1. `write_all` is the one function that writes: the rest of a short write is written by further calls, a call that
    writes nothing is an error, an error keeps its number.
 2. `read_at` is its twin; it is short only where the file ends.
+3. `reserve` keeps what the bytes are, but not what others write there meanwhile.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
     from pnc_vol.system import Path
 
-__all__ = ["read_at", "read_content", "read_whole", "write_all", "write_whole"]
+__all__ = ["read_at", "read_content", "read_whole", "reserve", "write_all", "write_whole"]
 
 #: Bytes moved by one call at most: Linux cuts at 2 GiB - 4096, other systems refuse what does not fit an int.
 CALL_BYTES = 1 << 30
 #: Interrupted calls in a row that are made again; Python itself does so unless a signal's handler raises.
 _PATIENCE = 1000
+_PIECE = 1 << 20
+_NOT_HERE = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def write_all(system: System, fd: int, buffers: Buffer | Sequence[Buffer], offset: int) -> int:
@@ -132,6 +135,27 @@ def _at_most(views: list[memoryview], nbytes: int) -> list[memoryview]:
             return [*views[:i], view[:nbytes]]
         nbytes -= view.nbytes
     return views
+
+
+def reserve(system: System, fd: int, offset: int, nbytes: int) -> None:
+    """Make sure that a file has space for some bytes, of which nobody else writes any now; it grows to hold them.
+
+    Where the system cannot reserve, what is there is read and written again, and zeros behind the end.
+
+    Raises
+    ------
+    OSError
+        There is no space.
+    """
+    try:
+        system.fallocate(fd, offset, nbytes)
+    except OSError as error:
+        if error.errno not in _NOT_HERE:
+            raise
+        for at in range(offset, offset + nbytes, _PIECE):
+            piece = memoryview(bytearray(min(_PIECE, offset + nbytes - at)))
+            read_at(system, fd, piece, at)
+            write_all(system, fd, piece, at)
 
 
 def read_whole(system: System, path: Path, *, limit: int = 1 << 30, flags: int = 0) -> bytes:

@@ -160,7 +160,7 @@ def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Content
         durable = config["durable"] or how == "durable" or (logged(config) and config["burst_buf_sync"] != "none")
         if durable and flushed:
             safe |= {"power", "power recovered"}
-    # One of several ranks cannot empty its log: what that has no room for waits in memory (docs/reference/burst-buffer.md).
+    # One of several ranks cannot empty its log: what has no room waits in memory (docs/reference/burst-buffer.md).
     room = min(config["burst_buf_capacity"] or config["buffer_size"], config["buffer_size"])
     if logged(config) and (config["ranks"] == 1 or sum(run.model.data(p).cost for p in run.model.paths(Data)) < room):
         safe |= {"posts"} | ({"power posts"} if config["burst_buf_sync"] == "each" else set())
