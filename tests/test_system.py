@@ -351,7 +351,7 @@ def less_system(taken: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("taken", ["", *TAKEN])
 def test_what_programs_do_on_a_system_that_has_less(taken: str, tmp_path: Path) -> None:
-    """All is done as ever; a node-local cache alone is left out, and says so, where it cannot reserve space."""
+    """All is done as ever; a node-local cache alone is left out, and says so, where space cannot be reserved."""
     command = [sys.executable, str(SHARED / "representative.py"), str(tmp_path)]
     done = subprocess.run(command, env=less_system(taken), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "all acts done\n"), done.stderr[-3000:]

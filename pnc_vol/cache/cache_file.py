@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 
@@ -22,7 +23,7 @@ from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents.merge import Ranges, ranges_of
 from pnc_vol.extents.model import Extents
-from pnc_vol.system import PAGE, System
+from pnc_vol.system import PAGE, System, can_reserve
 from pnc_vol.system.full_io import read_at, write_all
 from pnc_vol.system.neighbours import CACHES_NOTED, neighbour
 
@@ -82,6 +83,8 @@ class CacheFile:
     """
 
     def __init__(self, system: System, path: str, *, reserve: bool) -> None:
+        if not can_reserve():
+            raise OSError(errno.ENOTSUP, "a cache needs space that is reserved, and this system has no posix_fallocate")
         self.system, self.path, self._reserve = system, path, reserve
         self.fd = create_private(system, path)
 

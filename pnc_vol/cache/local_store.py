@@ -33,7 +33,7 @@ from pnc_vol.drivers.vectored_io import joined
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.merge import Ranges
 from pnc_vol.extents.model import Extents, before
-from pnc_vol.system import System, can_reserve, in_memory
+from pnc_vol.system import System, in_memory
 
 __all__ = ["LocalStore"]
 
@@ -82,7 +82,7 @@ class LocalStore:
         # on others no cost of it could be measured.
         file: CacheFile | None = None
         try:
-            self.file = file = CacheFile(system, stem + DATA, reserve=not (can_reserve() and in_memory(self.folder)))
+            self.file = file = CacheFile(system, stem + DATA, reserve=not in_memory(self.folder))
             self.log = ExtentLog(system, stem, subject)
         except BaseException:
             if file is not None:

@@ -151,14 +151,7 @@ def publishing(folder: Path) -> None:
     assert not [name for name in os.listdir(folder) if name.endswith(".pnctmp")]
 
 
-def main(folder: Path) -> None:
-    writing(folder)
-    locking(folder)
-    log(folder)
-    publishing(folder)
-    cache(folder)
-    print("all acts done")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    for act in (writing, locking, log, publishing, cache):
+        act(Path(sys.argv[1]))
+    print("all acts done")
