@@ -382,3 +382,33 @@ def test_space_that_cannot_be_reserved_is_written(tmp_path: Path, number: int) -
     REAL.close(fd)
     assert path.read_bytes() == bytes(range(200)) + bytes(there.st_size - 200)
     assert system.fired
+
+
+class NoNewNames(HookedSystem):
+    """Without ``renameat2``, and without some calls more."""
+
+    def __init__(self, *lacks: str) -> None:
+        super().__init__()
+        self.lacks = lacks
+
+    def call(self, name, args, kwargs):
+        if name == "rename" and kwargs.get("replace") is False:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        if name in self.lacks:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        return super().call(name, args, kwargs)
+
+
+@pytest.mark.parametrize("lacks", [(), ("link",)], ids=["hard links", "no hard links"])
+def test_a_new_name_is_given_without_renameat2(tmp_path: Path, lacks: tuple[str, ...]) -> None:
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "x", publish="close", system=NoNewNames(*lacks)) as f:
+        f["x"] = [1, 2]
+    with pnc_vol.File(path) as f:
+        assert f["x"][:].tolist() == [1, 2]
+    g = pnc_vol.File(tmp_path / "late.nc", "x", publish="close", system=NoNewNames(*lacks))
+    g["x"] = [3]
+    (tmp_path / "late.nc").write_bytes(b"of somebody else")
+    with pytest.raises(OSError, match="late"):
+        g.close()
+    assert (tmp_path / "late.nc").read_bytes() == b"of somebody else"
