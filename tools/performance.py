@@ -6,7 +6,8 @@
 
 Each table of the page stands between ``<!-- measured: NAME -->`` and ``<!-- end -->``; what is between them is
 replaced, the text around them is not. Runs that were not measured leave their table as it is. The pictures of the page
-are drawn, too, which needs matplotlib.
+are drawn, too, which needs matplotlib. The summary at the top (``<!-- measured: summary -->``) is read out of the other
+tables.
 """
 
 from __future__ import annotations
@@ -52,6 +53,31 @@ RUNS = {
 # Of works in steps, what counts is the whole.
 WHOLE = {name: {"open to close", "flush"} for name in RUNS if name.startswith("e3sm")}
 WHOLE |= {"flash": {"whole program"}, "create": {"end to end"}}
+
+
+# What users do, in the summary at the top: in plain words, the run, and the work there.
+SUMMARY = [
+    ("write a large variable", "io", "variable of 13,421,773, write"),
+    ("read a large variable", "io", "variable of 13,421,773, read"),
+    ("write 20,000 short rows, one by one", "posts", "20,000 x rows of 16"),
+    ("read 10,000 rows, one by one", "io", "10,000 rows of 128, read, one call each"),
+    ("read a column of a large matrix", "reads", "64 columns of 8192 x 8192, one call each"),
+    ("read one time step of 20 variables", "reads", "one time step of all of 20 record variables of 1,000 x 64 x 64"),
+    ("write one record of 20 variables, and flush", "records",
+     "20 record variables x 500 records of 16, a flush every 1, write"),
+    ("change an attribute, and flush", "small", "5,000 x an attribute and a flush"),
+    ("make, write and read a file of five datasets", "small", "200 x the life of a file with 5 small datasets"),
+    ("create 10,000 variables", "objects", "10,000 variables, create"),
+    ("open a file of 10,000 variables", "objects", "10,000 variables, open"),
+    ("read the attributes of 10,000 variables", "objects", "10,000 variables, read all attributes"),
+    ("convert 1 GiB of HDF5", "conversion", "convert HDF5, 1 GiB"),
+    ("4 ranks write one array", "coll_perf", "write of 256.0 MiB"),
+    ("4 ranks, the FLASH-IO program", "flash", "whole program"),
+    ("4 ranks, E3SM's ocean (G)", "e3sm-G-4", "open to close"),
+    ("16 ranks, E3SM's atmosphere (F)", "e3sm-F-16", "open to close"),
+]  # fmt: skip
+# what differs by less is not significant
+ALIKE = 1.25
 
 
 class Goal(NamedTuple):
@@ -192,6 +218,33 @@ def goals(measured: Measured) -> list[str]:
     return lines
 
 
+def summary(page: str) -> list[str]:
+    """What users do, against each library on the quiet machine, by the tables of the page itself."""
+    lines = ["| what you do | pnc_vol is faster than | about as fast as | slower than |", "|---|---|---|---|"]
+    for what, run, work in SUMMARY:
+        rows = page.partition(f"<!-- measured: {run} -->\n")[2].partition("<!-- end -->")[0].splitlines()
+        cells = {row.split(" | ")[0].lstrip("| "): row.strip("| ").split(" | ")[1:] for row in rows}
+        if work not in cells:
+            continue
+        told: tuple[list[str], list[str], list[str]] = ([], [], [])
+        for peer, cell in zip(cells["work"][1:], cells[work][1:], strict=True):
+            if peer in NO_PEERS or cell == "-":
+                continue
+            ratio = float(cell.strip("*").split(" / ")[0])
+            if ratio > ALIKE:
+                told[0].append(f"{peer} ({_times(ratio)})")
+            elif ratio >= 1 / ALIKE:
+                told[1].append(peer)
+            else:
+                told[2].append(f"{peer} ({_times(1 / ratio)})" if ratio else peer)
+        lines.append(f"| {what} | {' | '.join(', '.join(each) for each in told)} |")
+    return lines
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f} x" if ratio >= 9.95 else f"{ratio:.1f} x"
+
+
 def memory(works: dict[str, list[dict[str, Any]]]) -> list[str]:
     """Peak memory over the start of the works that write, in MiB, on the quiet machine."""
     firsts = {work: results[0]["memory"] for work, results in works.items() if "write" in work}
@@ -223,7 +276,10 @@ def write(folder: Path) -> None:
         lines = blocks.get(match[1])
         return match[0] if lines is None else f"<!-- measured: {match[1]} -->\n" + "\n".join(lines) + "\n<!-- end -->"
 
-    PAGE.write_text(re.sub(r"<!-- measured: (\S+) -->\n.*?<!-- end -->", replaced, PAGE.read_text(), flags=re.S))
+    marked = r"<!-- measured: (\S+) -->\n.*?<!-- end -->"
+    page = re.sub(marked, replaced, PAGE.read_text(), flags=re.S)
+    blocks = {"summary": summary(page)}
+    PAGE.write_text(re.sub(marked, replaced, page, flags=re.S))
 
 
 def main() -> None:

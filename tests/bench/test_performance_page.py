@@ -47,3 +47,21 @@ def test_tables_are_replaced_and_text_is_kept(script: ModuleType, tmp_path: Path
     assert "| `small`: 2 x an attribute and a flush | 2 / 3 | h5py 2 / 3 |" in lines
     assert not any(line.startswith("| `small`: fast") for line in lines)
     assert "| `small`: 2 x an attribute and a flush | 1 x h5py | 2.00 / 3.00 | no |" in lines
+
+
+def test_the_summary_is_read_out_of_the_tables_of_the_page(script: ModuleType) -> None:
+    page = (SCRIPT.parents[1] / "docs/explain/performance.md").read_text()
+    lines = script.summary(page)
+    assert len(lines) == len(script.SUMMARY) + 2, "a work of the summary is in no table"
+    found = page.partition("<!-- measured: summary -->\n")[2].partition("\n<!-- end -->")[0]
+    assert found.splitlines() == lines
+
+
+def test_the_summary_says_which_libraries_are_faster(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "SUMMARY", [("do it", "small", "it"), ("do more", "small", "not measured")])
+    page = """<!-- measured: small -->
+| work | pnc_vol, seconds | slow | alike | fast | none | os.pwrite |
+|---|---|---|---|---|---|---|
+| it | 2 / 3 | 12.3 / 1 | 0.9 / 9 | **0.25 / 2** | - | 0.1 / 0.1 |
+<!-- end -->"""
+    assert script.summary(page)[2:] == ["| do it | slow (12 x) | alike | fast (4.0 x) |"]
