@@ -11,21 +11,20 @@ import sys
 from collections.abc import Sequence
 
 from pnc_vol.bench import ranks, remote
-from pnc_vol.bench.e3sm_c import c_program
-from pnc_vol.bench.measure import Result
-from pnc_vol.bench.serial import run_serial
+from pnc_vol.bench.e3sm_peers import c_program
+from pnc_vol.bench.measure import Result, run_works
 from pnc_vol.bench.table import machine, plot, print_table, to_json
 from pnc_vol.settings.options import launched, parse_hints
 
 SERIAL = {
-    "io": "one large variable, rows, random small pieces, many variables",
-    "reads": "columns, strides, lists, masks, blocks; record variables",
-    "posts": "small writes of each kind, iput; recovery of the log of a killed job",
-    "records": "20 record variables that grow together, with a flush at each record and at every 50th",
-    "small": "the life of a small file, a script of one dataset, a flush in each step",
-    "conversion": "a netCDF-4 and an HDF5 file to CDF-5, beside nccopy and h5repack",
-    "burst": "posting to a burst-buffer log on tmpfs and on disk, and flushing it",
-    "objects": "10,000 and 100,000 variables with 3 attributes",
+    "io": ("io", "one large variable, rows, random small pieces, many variables"),
+    "reads": ("io", "columns, strides, lists, masks, blocks; record variables"),
+    "posts": ("posts", "small writes of each kind, iput; recovery of the log of a killed job"),
+    "records": ("small", "20 record variables that grow together, with a flush at each record and at every 50th"),
+    "small": ("small", "the life of a small file, a script of one dataset, a flush in each step"),
+    "conversion": ("conversion", "a netCDF-4 and an HDF5 file to CDF-5, beside nccopy and h5repack"),
+    "burst": ("posts", "posting to a burst-buffer log on tmpfs and on disk, and flushing it"),
+    "objects": ("small", "10,000 and 100,000 variables with 3 attributes"),
 }
 RANKS = {
     "coll_perf": "a 3-D array in blocks, as ROMIO's and E10's coll_perf",
@@ -40,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="python -m pnc_vol.bench", description=__doc__)
     kinds = top.add_subparsers(dest="name", required=True, metavar="NAME")
-    for name, about in SERIAL.items():
+    for name, (_, about) in SERIAL.items():
         _common(kinds.add_parser(name, help=about, description=about))
     for name, about in RANKS.items():
         # IOR has options of one letter that others use for help and for hosts
@@ -79,11 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.rounds = options.rounds or (3 if options.quick else 5)
     options.memory = options.memory and not options.quick
     if options.name in SERIAL:
-        results = run_serial(
-            f"pnc_vol.bench.{options.name}",
-            scale=options.scale, rounds=options.rounds, folder=options.dir, quick=options.quick,
-            memory=options.memory, only=options.only,
-        )  # fmt: skip
+        results = run_works(f"pnc_vol.bench.{SERIAL[options.name][0]}", options)
         _show(results, options, [])
         return 0
     if not launched():

@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.bench.measure import US, Stopwatch
+from pnc_vol.bench.measure import US, Bench, Stopwatch, Work, check, clear, times
 from pnc_vol.bench.peers import Peer, load
-from pnc_vol.bench.serial import Work, check, clear, times
 
-__all__ = ["peers", "works"]
+__all__ = ["BENCHES"]
 
 _COMMANDS = {
     US: [sys.executable, "-m", "pnc_vol.cli", "convert"],
@@ -31,7 +30,7 @@ _COMMANDS = {
 }
 
 
-def peers(folder: str) -> dict[str, Any]:
+def _programs(folder: str) -> dict[str, Any]:
     """pnc_vol, and the programs that are installed; for the others the reason."""
     missing = next((text for text in map(load, ("h5py", "netCDF4")) if isinstance(text, str)), "")
     found: dict[str, Any] = {}
@@ -41,8 +40,7 @@ def peers(folder: str) -> dict[str, Any]:
     return found
 
 
-def works(scale: float) -> list[Work]:
-    """The works, at `scale` times their real size."""
+def _works(scale: float) -> list[Work]:
     n = times(scale, 1 << 27)
     return [
         _converted(kind, other, count, size)
@@ -80,3 +78,6 @@ def _make(kind: str, path: str, values: Any) -> None:
     with module.Dataset(path, "w") as f:
         f.createDimension("n", len(values))
         f.createVariable("x", values.dtype, ("n",))[:] = values
+
+
+BENCHES = {"conversion": Bench(_programs, _works)}

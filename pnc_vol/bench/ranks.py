@@ -1,4 +1,4 @@
-"""Benchmarks of many ranks: starting them, taking turns, the slowest rank's time.
+"""A benchmark of many ranks starts them, lets peers take turns, and takes the slowest rank's time.
 
 Knows: mpi4py, launchers. Does not know: patterns.
 
@@ -21,14 +21,15 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from pnc_vol.bench.measure import Result, Stopwatch, take_turns, warm_up
-from pnc_vol.system import REAL, exists, temporary_directory
+from pnc_vol.bench.measure import Phases, Result, Stopwatch, clear, results_of, take_turns, warm_up
+from pnc_vol.system import REAL, temporary_directory
 from pnc_vol.system.full_io import read_whole
 from pnc_vol.testing.mpi import find_mpiexec, flavour
 
-__all__ = ["Job", "RankWatch", "hints_of", "run_here", "start", "wait_asleep"]
+__all__ = ["Job", "RankWatch", "hints_of", "launcher_of", "run_here", "start", "wait_asleep"]
 
 
 class RankWatch(Stopwatch):
@@ -51,18 +52,13 @@ class RankWatch(Stopwatch):
         yield
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
 
-    def extremes(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Seconds of each phase, of the slowest rank and of the quickest."""
-        everyone = self._everyones(self.seconds)
-        slowest, quickest = ({phase: of(o[phase] for o in everyone) for phase in self.seconds} for of in (max, min))
-        return slowest, quickest
+    def whole(self, phase: str, *parts: str) -> None:
+        """Add a phase that has the seconds of its parts together, and the most memory of them."""
+        self.seconds[phase] = sum(self.seconds[part] for part in parts)
+        self.memory[phase] = max(self.memory.get(part, 0) for part in parts)
 
-    def largest(self) -> dict[str, int]:
-        """Bytes of peak memory of each phase, of the largest rank."""
-        everyone = self._everyones(self.memory)
-        return {phase: max(other[phase] for other in everyone) for phase in self.memory}
-
-    def _everyones(self, own: dict[str, Any]) -> list[dict[str, Any]]:
+    def of_all(self, own: dict[str, Any]) -> list[dict[str, Any]]:
+        """What each rank measured."""
         wait_asleep(self._comm)
         everyone: list[dict[str, Any]] = self._comm.allgather(own)
         return everyone
@@ -103,8 +99,8 @@ class Job:
     def clear(self, path: str) -> None:
         """See to it that there is no such file; by all ranks."""
         wait_asleep(self.comm)
-        if self.comm.rank == 0 and exists(REAL, path):
-            REAL.unlink(path)
+        if self.comm.rank == 0:
+            clear(path)
         wait_asleep(self.comm)
 
     def clear_set(self, path: str) -> None:
@@ -117,55 +113,35 @@ class Job:
                     REAL.unlink(os.path.join(folder, found))
         wait_asleep(self.comm)
 
-    def turns(
-        self,
-        phases: Mapping[str, tuple[int | None, int | None]],
-        peers: Mapping[str, Callable[[RankWatch], None] | str],
-    ) -> list[Result]:
-        """Each peer's work, in turns.
+    def turns(self, phases: Phases, peers: Mapping[str, Any], run: Callable[[Any, RankWatch], None]) -> list[Result]:
+        """Run the work with each peer in turns; a result for each phase.
 
         Parameters
         ----------
-        phases : mapping of phase to bytes and requests of all ranks
-        peers : mapping of peer to function, or to the reason why there is none
-
-        Returns
-        -------
-        list of Result
+        peers : mapping of peer to what `run` takes, or to the reason why there is none
+        run : does the work once, and enters the phases.
         """
         wanted = self.options.peers
-        results = {
-            phase: Result(phase, {name: [] for name in peers}, {}, nbytes, calls)
-            for phase, (nbytes, calls) in phases.items()
-        }
-        runs: dict[str, Callable[[], Mapping[str, float]]] = {}
-        for name, run in peers.items():
-            reason = "" if not wanted or name in wanted else "not asked for"
-            if isinstance(run, str) or reason:
-                for result in results.values():
-                    result.notes[name] = run if isinstance(run, str) else reason
-            else:
-                runs[name] = self._once(name, run, results)
-        take_turns(runs, self.options.rounds, results)
-        for name in runs if self.options.memory else ():
-            watch = RankWatch(self.comm, trim=True)
-            peers[name](watch)  # type: ignore[operator]
-            for phase, nbytes in watch.largest().items():
-                results[phase].memory[name] = nbytes
-        return list(results.values())
+        given = {name: peer if not wanted or name in wanted else "not asked for" for name, peer in peers.items()}
+        results = results_of(phases, given)
+        there = {name: peer for name, peer in given.items() if not isinstance(peer, str)}
 
-    def _once(
-        self, name: str, run: Callable[[RankWatch], None], results: Mapping[str, Result]
-    ) -> Callable[[], Mapping[str, float]]:
-        def once() -> Mapping[str, float]:
+        def once(name: str, peer: Any) -> Mapping[str, float]:
             watch = RankWatch(self.comm)
-            run(watch)
-            slowest, quickest = watch.extremes()
-            for phase, found in quickest.items():
-                results[phase].quickest.setdefault(name, []).append(found)
-            return slowest
+            run(peer, watch)
+            everyone = watch.of_all({phase: watch.seconds[phase] for phase in results if phase in watch.seconds})
+            for phase in everyone[0]:
+                results[phase].quickest.setdefault(name, []).append(min(own[phase] for own in everyone))
+            return {phase: max(own[phase] for own in everyone) for phase in everyone[0]}
 
-        return once
+        take_turns({name: partial(once, name, peer) for name, peer in there.items()}, self.options.rounds, results)
+        for name, peer in there.items() if self.options.memory else ():
+            watch = RankWatch(self.comm, trim=True)
+            run(peer, watch)
+            everyone = watch.of_all({phase: watch.memory[phase] for phase in results if phase in watch.memory})
+            for phase in everyone[0]:
+                results[phase].memory[name] = max(own[phase] for own in everyone)
+        return list(results.values())
 
 
 def hints_of(path: str) -> dict[str, str]:

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.api.file import File
+from pnc_vol.bench.measure import check, times
 from pnc_vol.bench.peers import load
-from pnc_vol.bench.serial import check, times
 from pnc_vol.system import temporary_directory
 
 __all__ = ["report"]

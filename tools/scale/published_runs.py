@@ -2,7 +2,7 @@
 
 Knows: variables and maps of E3SM-IO's cases, the blocks of FLASH-IO. Does not know: how a write is planned, costs.
 
-The maps are made up (`pnc_vol.bench.e3sm_maps`), at the published sizes. Of E3SM's F case the file ``h0`` is one
+The maps are made up (`pnc_vol.bench.e3sm_cases`), at the published sizes. Of E3SM's F case the file ``h0`` is one
 flush, and each of the 25 records of ``h1`` is one; the case I has one for each of the 240 records of ``h0``, here
 without the variables that have no records; the case G is one flush.
 """
@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from planned_write import Bounds
 
-from pnc_vol.bench.e3sm_cases import counted
-from pnc_vol.bench.e3sm_maps import Dealt, dealt_out
+from pnc_vol.bench.e3sm_cases import Dealt, counted, dealt_out
 from pnc_vol.bench.flash import BLOCKS, LABELS
 from pnc_vol.convert.map_files import in_rows
 from pnc_vol.extents.model import Extents, Int64, Runs, before
@@ -35,7 +34,7 @@ _NOWHERE = 1 << 40
 class Case(NamedTuple):
     """A published run.
 
-    size : int, see `e3sm_maps.dealt_out`; cells along an edge of a block for FLASH.
+    size : int, see `e3sm_cases.dealt_out`; cells along an edge of a block for FLASH.
     ranks, nodes : int
     published : tuple of str, what was measured, and where.
     """
