@@ -286,7 +286,9 @@ def run_works(module: str, options: Any) -> list[Result]:
             own_results = results_of(work.phases, own_peers)
             results += own_results.values()
             for phase, reasons in work.without.items():
-                own_results[phase].notes.update({name: why for name, why in reasons.items() if name in peers})
+                # that a library is not installed, or too slow, comes first
+                own_notes = {name: why for name, why in reasons.items() if name in peers}
+                own_results[phase].notes = own_notes | own_results[phase].notes
             runs = {
                 name: _once(work, peer)
                 for name, peer in own_peers.items()

@@ -52,7 +52,7 @@ def test_runs_and_is_right(arguments: tuple[object, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("case", "size", "more"),
-    [("F", 1, ("-m", "-j")), ("G", 2, ("--stride", 3, "-y", -1)), ("I", 6, ("-m", "-u", "-j"))],
+    [("F", 1, ("-m", "-j")), ("G", 2, ("-m", "-y", -1)), ("I", 6, ("-m", "-u", "-j"))],
 )
 def test_e3sm_with_maps_that_are_made_up(case: str, size: int, more: tuple[object, ...]) -> None:
     told = bench(2, "e3sm", "--case", case, "--synthetic", size, "--map-ranks", 3, "-f", 1, "-r", 2, "-i", *more)
