@@ -2,9 +2,9 @@
 
 Knows: `pnc_vol.File` and its objects, the model. Does not know: options but for what they refuse, events.
 
-An act is a class with three functions:
+An act is a class with three functions, which is never an object:
 
-draw(chance, model, config)   arguments that make sense now, as a dictionary, or None
+draw(chance, model, config)   arguments that make sense now, as a dictionary; it raises `Impossible` if there are none
 effect(model, **args)         changes the model; what it returns is what `do` expects to read. It raises `Impossible`,
                               before it changes anything, if the act means nothing in this state
 do(run, expected, **args)     does it. `run.f` is the file, `run.h` the module. With a file that only writes down what
@@ -18,10 +18,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-from model import KINDS, NUMBERS, Data, Impossible, Model, Values, cells, dtype_of, new_data
+from model import KINDS, NUMBERS, Data, Impossible, Model, Values, cells, dtype_of, need, new_data
 from options import Config, in_file, on_ranks
 
 Args = dict[str, Any]
@@ -32,7 +33,7 @@ class Act(NamedTuple):
 
     name: str
     weight: float
-    draw: Callable[[random.Random, Model, Config], Args | None]
+    draw: Callable[[random.Random, Model, Config], Args]
     effect: Callable[..., Any]
     do: Callable[..., None]
 
@@ -72,10 +73,11 @@ def new_name(chance: random.Random, model: Model) -> str:
             return path
 
 
-def some_data(chance: random.Random, model: Model, wanted: Callable[[Data], bool] = lambda data: True) -> str | None:
+def some_data(chance: random.Random, model: Model, wanted: Callable[[Data], bool] = lambda data: True) -> str:
     """The path of a dataset."""
     names = [path for path in model.paths(Data) if wanted(model.objects[path])]
-    return chance.choice(names) if names else None
+    need(names)
+    return chance.choice(names)
 
 
 def may_scale(data: Data) -> bool:
@@ -189,15 +191,12 @@ def put(run: Any, path: str, at: Any, values: Values, way: str) -> None:
 class group:
     """`create_group`."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         return {"path": new_name(chance, model)}
 
-    @staticmethod
     def effect(model: Model, path: str) -> None:
         model.add(path, {})
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str) -> None:
         run.f.create_group(path)
 
@@ -206,10 +205,8 @@ class group:
 class create:
     """`create_dataset`, of every type and kind of shape."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
-        if len(model.paths(Data)) >= 8:
-            return None
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        need(len(model.paths(Data)) < 8)
         kind, shape = some_kind(chance, config), some_shape(chance)
         maxshape: Any = None
         if shape and chance.random() < 0.6:
@@ -224,14 +221,12 @@ class create:
         return {"path": new_name(chance, model), "kind": kind, "shape": shape, "maxshape": maxshape, "fill": fill,
                 "values": values}  # fmt: skip
 
-    @staticmethod
     def effect(model: Model, path: str, kind: str, shape: Any, maxshape: Any, fill: Any, values: Any) -> None:
         made = new_data(kind, shape, maxshape, fill)
         if values is not None:
             made.put(..., values.array)
         model.add(path, made)
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, kind: str, shape: Any, maxshape: Any, fill: Any, values: Any) -> None:
         more: Args = {} if maxshape is None else {"maxshape": maxshape}
         more |= {} if fill is None else {"fillvalue": fill}
@@ -246,23 +241,18 @@ class create:
 class store:
     """``f[path] = values``."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         kind = chance.choice(NUMBERS[:5] if config["format"] != "CDF-5" else (*NUMBERS, "S5"))
         values = Values(chance.randrange(97), some_shape(chance), kind)
-        if kind == "S5" and not values.shape:
-            return None  # of one text numpy knows its own length alone
+        need(kind != "S5" or values.shape)  # of one text numpy knows its own length alone
         return {"path": new_name(chance, model), "values": values}
 
-    @staticmethod
     def effect(model: Model, path: str, values: Values) -> None:
-        if 0 in values.shape:
-            raise Impossible
+        need(0 not in values.shape)
         made = new_data(values.kind, values.shape, None, None)
         made.put(..., values.array)
         model.add(path, made)
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, values: Values) -> None:
         run.f[path] = run.given(values)
         run.settle()
@@ -272,11 +262,8 @@ class store:
 class resize:
     """`Dataset.resize` along one axis."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = some_data(chance, model, lambda data: data.maxshape != data.shape or None in data.maxshape)
-        if path is None:
-            return None
         data = model.data(path)
         axis = chance.choice([i for i, n in enumerate(data.maxshape) if n is None or n != data.shape[i]] or [0])
         most = data.maxshape[axis]
@@ -284,18 +271,14 @@ class resize:
         size = chance.choice((old + 1, old + 3, max(old - 1, 0), max(old - 3, 1), old))
         return {"path": path, "axis": axis, "size": size if most is None else min(size, most)}
 
-    @staticmethod
     def effect(model: Model, path: str, axis: int, size: int) -> bool:
         data = model.data(path)
-        if axis >= len(data.shape):
-            raise Impossible
+        need(axis < len(data.shape))
         most, shorter = data.maxshape[axis], size < data.shape[axis]
-        if most is not None and size > most:
-            raise Impossible
+        need(most is None or size <= most)
         data.resize((*data.shape[:axis], size, *data.shape[axis + 1 :]))
         return shorter
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, axis: int, size: int) -> None:
         run.f[path].resize(size, axis=axis)
         if expected and not run.twin and run.config["layout"] == "rawfiles":
@@ -307,19 +290,16 @@ class resize:
 class delete:
     """``del f[path]``, of a dataset, a group with all in it, or a link."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         paths = [path for path in model.paths() if path]
-        return {"path": chance.choice(paths)} if paths else None
+        need(paths)
+        return {"path": chance.choice(paths)}
 
-    @staticmethod
     def effect(model: Model, path: str) -> None:
-        if path not in model.objects or not path:
-            raise Impossible
+        need(path and path in model.objects)
         for one in model.below(path):
             del model.objects[one]
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str) -> None:
         del run.f[path]
 
@@ -328,25 +308,21 @@ class delete:
 class move:
     """`Group.move`."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
-        if config["layout"] == "rawfiles":
-            return None  # the name of a raw file is that of its variable
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        need(config["layout"] != "rawfiles")  # the name of a raw file is that of its variable
         paths = [path for path in model.paths() if path]
-        return {"source": chance.choice(paths), "to": new_name(chance, model)} if paths else None
+        need(paths)
+        return {"source": chance.choice(paths), "to": new_name(chance, model)}
 
-    @staticmethod
     def effect(model: Model, source: str, to: str) -> None:
         below = model.below(source)
-        if not below or not source or to == source or to.startswith(source + "/"):
-            raise Impossible
+        need(below and source and to != source and not to.startswith(source + "/"))
         moved = {to + one[len(source) :]: model.objects[one] for one in below}
         model.add(to, moved[to])
         for one in below:
             del model.objects[one]
         model.objects |= moved
 
-    @staticmethod
     def do(run: Any, expected: Any, source: str, to: str) -> None:
         run.f.move(source, to)
 
@@ -355,18 +331,14 @@ class move:
 class copy:
     """`Group.copy` within the file."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         paths = [path for path in (*model.paths(Data), *model.paths(dict)) if path]
-        if not paths or len(model.paths(Data)) >= 8:
-            return None
+        need(paths and len(model.paths(Data)) < 8)
         return {"source": chance.choice(paths), "to": new_name(chance, model)}
 
-    @staticmethod
     def effect(model: Model, source: str, to: str) -> None:
         found = model.objects.get(source)
-        if found is None or isinstance(found, str) or not source or to.startswith(source + "/"):
-            raise Impossible
+        need(isinstance(found, (Data, dict)) and source and not to.startswith(source + "/"))
         below = {to + one[len(source) :]: model.objects[one] for one in model.below(source)}
         made: dict[int, Any] = {}
         for found in below.values():
@@ -376,7 +348,6 @@ class copy:
         model.add(to, below[to])
         model.objects |= below
 
-    @staticmethod
     def do(run: Any, expected: Any, source: str, to: str) -> None:
         run.settle()
         run.f.copy(source, to)
@@ -387,19 +358,18 @@ class copy:
 class link:
     """A hard or a soft link to a dataset."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
-        path = some_data(chance, model)
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        names = model.paths(Data)
+        path = chance.choice(names) if names else ""
         # without the first of its hard links a variable has another name, which that of a raw file is
         soft = chance.random() < 0.5 or config["layout"] == "rawfiles"
-        return path and {"to": path, "path": new_name(chance, model), "soft": soft}
+        need(names)
+        return {"to": path, "path": new_name(chance, model), "soft": soft}
 
-    @staticmethod
     def effect(model: Model, path: str, to: str, soft: bool) -> None:
         data = model.data(to)
         model.add(path, f"/{to}" if soft else data)
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, to: str, soft: bool) -> None:
         run.f[path] = run.h.SoftLink(f"/{to}") if soft else run.f[to]
 
@@ -408,19 +378,16 @@ class link:
 class attribute:
     """An attribute of a dataset, a group or the file; a long one makes the header grow."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = chance.choice(model.paths(Data) + model.paths(dict))
         text = "note " * chance.choice((1, 3, 3, 500, 5000))
         kinds = NUMBERS[:5] if config["format"] != "CDF-5" else (*NUMBERS, "S5", "text", "compound")
         array = Values(chance.randrange(97), chance.choice(((), (1,), (3,), (2, 2))), chance.choice(kinds))
         return {"path": path, "key": chance.choice("pqr"), "value": chance.choice((text, array))}
 
-    @staticmethod
     def effect(model: Model, path: str, key: str, value: Any) -> None:
         model.attrs(path)[key] = value.array if isinstance(value, Values) else value
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, key: str, value: Any) -> None:
         if isinstance(value, Values) and value.kind == "text":
             run.f[path or "/"].attrs.create(key, run.given(value), dtype=run.h.string_dtype())
@@ -432,18 +399,15 @@ class attribute:
 class forget_attribute:
     """``del attrs[key]``."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         there = [(path, key) for path in model.paths(Data) + model.paths(dict) for key in model.attrs(path)]
-        return dict(zip(("path", "key"), chance.choice(there), strict=True)) if there else None
+        need(there)
+        return dict(zip(("path", "key"), chance.choice(there), strict=True))
 
-    @staticmethod
     def effect(model: Model, path: str, key: str) -> None:
-        if key not in model.attrs(path):
-            raise Impossible
+        need(key in model.attrs(path))
         del model.attrs(path)[key]
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, key: str) -> None:
         del run.f[path or "/"].attrs[key]
 
@@ -452,28 +416,21 @@ class forget_attribute:
 class scale:
     """A dimension scale, attached to the first axis of as many elements that is there."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = some_data(chance, model, lambda data: len(data.shape) == 1 and numeric(data) and may_scale(data))
-        if path is None:
-            return None
         of = model.data(path)
         fits = [one for one in model.paths(Data) if one != path and model.data(one) is not of and
                 not model.data(one).scale and model.data(one).shape[:1] == of.shape]  # fmt: skip
         return {"path": path, "to": chance.choice(fits) if fits else None}
 
-    @staticmethod
     def effect(model: Model, path: str, to: str | None) -> None:
         data = model.data(path)
-        if not may_scale(data) or len(data.shape) != 1:
-            raise Impossible
-        if to is not None and (model.data(to).scale or model.data(to).shape[:1] != data.shape):
-            raise Impossible
+        need(may_scale(data) and len(data.shape) == 1)
+        need(to is None or (not model.data(to).scale and model.data(to).shape[:1] == data.shape))
         if to is not None:
             model.data(to).attached = True
         data.scale = True
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, to: str | None) -> None:
         run.f[path].make_scale()
         if to is not None:
@@ -487,11 +444,8 @@ class scale:
 class write:
     """One selection: assigned or posted, from an array or a single value, of the dataset's type or another one."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = some_data(chance, model)
-        if path is None:
-            return None
         data = model.data(path)
         at = some_index(chance, data.shape)
         kind = chance.choice(CASTS) if numeric(data) and chance.random() < 0.3 else data.kind
@@ -504,16 +458,12 @@ class write:
             way = "assign"  # stored in several variables, which one request cannot write
         return {"path": path, "at": at, "values": values, "way": way}
 
-    @staticmethod
     def effect(model: Model, path: str, at: Any, values: Values, way: str) -> None:
         data = model.data(path)
-        if values.kind != data.kind and not numeric(data):
-            raise Impossible
-        if values.shape not in ((), index_shape(data.shape, at)):
-            raise Impossible
+        need(values.kind == data.kind or numeric(data))
+        need(values.shape in ((), index_shape(data.shape, at)))
         data.put(at, values.array)
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, at: Any, values: Values, way: str) -> None:
         put(run, path, at, values, way)
 
@@ -522,24 +472,18 @@ class write:
 class mask:
     """``ds[mask] = values`` and its reading."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = some_data(chance, model, lambda data: 0 < math.prod(data.shape) < 400 and numeric(data))
-        if path is None:
-            return None
         data = model.data(path)
         flags = np.array([chance.random() < 0.4 for _ in range(math.prod(data.shape))]).reshape(data.shape)
         return {"path": path, "flags": flags, "values": Values(chance.randrange(97), (int(flags.sum()),), data.kind)}
 
-    @staticmethod
     def effect(model: Model, path: str, flags: Any, values: Values) -> Any:
         data = model.data(path)
-        if data.shape != flags.shape or data.kind != values.kind or not data.shape:
-            raise Impossible
+        need(data.shape and data.shape == flags.shape and data.kind == values.kind)
         data.put(flags, values.array)
         return data.at(flags)
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, flags: Any, values: Values) -> None:
         if run.twin and not flags.any():
             return  # h5py refuses a mask without elements
@@ -559,30 +503,27 @@ def boxes(chance: random.Random, shape: tuple[int, ...]) -> tuple[list[list[int]
 class write_many:
     """`iput_many`, of boxes."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = some_data(chance, model, lambda data: bool(data.shape) and 0 not in data.shape and numeric(data))
-        if path is None:
-            return None
         data = model.data(path)
         starts, counts = boxes(chance, data.shape)
         total = sum(math.prod(count) for count in counts)
         values = Values(chance.randrange(97), (total,), data.kind)
         return {"path": path, "starts": starts, "counts": counts, "values": values}
 
-    @staticmethod
     def effect(model: Model, path: str, starts: Any, counts: Any, values: Values) -> None:
         data = model.data(path)
-        if len(starts[0]) != len(data.shape) or data.kind != values.kind:
-            raise Impossible
-        if any(a + n > m for box in zip(starts, counts, strict=True) for a, n, m in zip(*box, data.shape, strict=True)):
-            raise Impossible
+        need(len(starts[0]) == len(data.shape) and data.kind == values.kind)
+        need(
+            all(
+                a + n <= m for box in zip(starts, counts, strict=True) for a, n, m in zip(*box, data.shape, strict=True)
+            )
+        )
         done = 0
         for at, part, size in parts_of(starts, counts):
             data.put(at, values.array[done : done + size].reshape(part))
             done += size
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, starts: Any, counts: Any, values: Values) -> None:
         if not run.twin and run.size == 1:
             run.f[path].iput_many(starts, counts, run.given(values))
@@ -605,27 +546,22 @@ def parts_of(starts: Any, counts: Any) -> list[tuple[Any, tuple[int, ...], int]]
 class decomposed:
     """`iput` of a decomposition: runs of elements of the flattened dataset."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = some_data(chance, model, lambda data: bool(data.shape) and 0 not in data.shape and numeric(data))
-        if path is None:
-            return None
         data = model.data(path)
         size = math.prod(data.shape)
         cuts = sorted(chance.sample(range(size + 1), min(size + 1, 2 * chance.randint(1, 3)) // 2 * 2))
         starts, ends = cuts[::2], cuts[1::2]
         lengths = [b - a for a, b in zip(starts, ends, strict=True)]
         values = Values(chance.randrange(97), (sum(lengths),), data.kind)
-        return {"path": path, "starts": starts, "lengths": lengths, "values": values} if starts else None
+        need(starts)
+        return {"path": path, "starts": starts, "lengths": lengths, "values": values}
 
-    @staticmethod
     def effect(model: Model, path: str, starts: Any, lengths: Any, values: Values) -> None:
         data = model.data(path)
-        if data.kind != values.kind or not data.shape or starts[-1] + lengths[-1] > math.prod(data.shape):
-            raise Impossible
+        need(data.shape and data.kind == values.kind and starts[-1] + lengths[-1] <= math.prod(data.shape))
         data.put(_flags(data.shape, starts, lengths), values.array)
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, starts: Any, lengths: Any, values: Values) -> None:
         shape = run.model.data(path).shape
         if run.twin or run.size > 1:
@@ -645,24 +581,18 @@ def _flags(shape: tuple[int, ...], starts: Any, lengths: Any) -> Any:
 class field:
     """One field of a compound dataset."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = some_data(chance, model, lambda data: data.kind == "compound" and bool(data.shape))
-        if path is None:
-            return None
         return {"path": path, "name": chance.choice("pq"), "value": chance.randrange(1, 90)}
 
-    @staticmethod
     def effect(model: Model, path: str, name: str, value: int) -> Any:
         data = model.data(path)
-        if data.kind != "compound":
-            raise Impossible
+        need(data.kind == "compound")
         data.values = data.values.copy()
         data.values[name] = value
         data.posted = np.ones(data.shape, bool)
         return data.values[name].copy()
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, name: str, value: int) -> None:
         run.settle()
         run.f[path][..., name] = value
@@ -677,20 +607,15 @@ class field:
 class read:
     """A selection, in one of the ways to read it."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = some_data(chance, model)
-        if path is None:
-            return None
         way = chance.choice(("index", "index", "iget", "collective", "astype", "direct"))
         return {"path": path, "at": some_index(chance, model.data(path).shape), "way": way}
 
-    @staticmethod
     def effect(model: Model, path: str, at: Any, way: str) -> Any:
         found = model.data(path).at(at)
         return found.astype("f8") if way in ("astype", "direct") and numeric(model.data(path)) else found
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, at: Any, way: str) -> None:
         run.settle()
         ds = run.f[path]
@@ -710,19 +635,16 @@ class read:
 class post_read:
     """`iget`: it gives the values of this moment, whenever it is waited for."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = some_data(chance, model)
-        if path is None or len(model.waiting) > 3 or on_ranks(config):
-            return None  # what another rank has posted in between may be there or not
+        # what another rank has posted in between may be there or not
+        need(len(model.waiting) < 4 and not on_ranks(config))
         key = max(model.waiting, default=0) + 1
         return {"path": path, "at": some_index(chance, model.data(path).shape), "key": key}
 
-    @staticmethod
     def effect(model: Model, path: str, at: Any, key: int) -> None:
         model.waiting[key] = model.data(path).at(at)
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, at: Any, key: int) -> None:
         run.kept[key] = run.f[path][at] if run.twin else run.f[path].iget(at)
 
@@ -731,17 +653,14 @@ class post_read:
 class wait:
     """Of one posted read."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
-        return {"key": chance.choice(list(model.waiting))} if model.waiting else None
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        need(model.waiting)
+        return {"key": chance.choice(list(model.waiting))}
 
-    @staticmethod
     def effect(model: Model, key: int) -> Any:
-        if key not in model.waiting:
-            raise Impossible
+        need(key in model.waiting)
         return model.waiting.pop(key)
 
-    @staticmethod
     def do(run: Any, expected: Any, key: int) -> None:
         request = run.kept.pop(key)
         run.same(request if run.twin else request.wait()[()], expected)
@@ -751,15 +670,12 @@ class wait:
 class look:
     """Everything, in the session that wrote it."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         return {}
 
-    @staticmethod
     def effect(model: Model) -> None:
         return None
 
-    @staticmethod
     def do(run: Any, expected: Any) -> None:
         run.settle()
         run.whole()
@@ -769,30 +685,23 @@ class look:
 class cancel:
     """Posts that are taken back: one by its request, or all since a flush."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
-        if config["buffer_size"] < 1 << 20 or config["burst_buf_capacity"]:
-            return None  # what a full queue has written stays
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        # what a full queue has written stays
+        need(config["buffer_size"] >= 1 << 20 and not config["burst_buf_capacity"])
         path = some_data(chance, model, lambda data: bool(data.shape) and numeric(data))
-        if path is None:
-            return None
         at = some_index(chance, model.data(path).shape)
         values = Values(chance.randrange(97), index_shape(model.data(path).shape, at), model.data(path).kind)
-        if 0 in values.shape:
-            return None  # a request without elements is done when it is posted
+        need(0 not in values.shape)  # a request without elements is done when it is posted
         return {"path": path, "at": at, "values": values, "whole": chance.random() < 0.4}
 
-    @staticmethod
     def effect(model: Model, path: str, at: Any, values: Values, whole: bool) -> Any:
         data = model.data(path)
-        if index_shape(data.shape, at) != values.shape or data.kind != values.kind:
-            raise Impossible
+        need(index_shape(data.shape, at) == values.shape and data.kind == values.kind)
         if whole:
             model.flushed()
             model.waiting.clear()
         return data.at(at)
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, at: Any, values: Values, whole: bool) -> None:
         if run.twin:
             return
@@ -814,16 +723,13 @@ class cancel:
 class flush:
     """`flush`, plain or durable, or `sync`."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         ways = ("plain", "plain", "durable", "sync") if config["layout"] != "hdf5blob" else ("plain", "sync")
         return {"how": chance.choice(ways)}
 
-    @staticmethod
     def effect(model: Model, how: str) -> None:
         model.flushed()
 
-    @staticmethod
     def do(run: Any, expected: Any, how: str) -> None:
         if how == "sync" and not run.twin:
             run.f.sync()
@@ -842,19 +748,15 @@ def ends(config: Config) -> bool:
 class reopen:
     """The end of a session in one of four ways, and the next one; read by another opening in between, or not."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
-        if not ends(config):
-            return None
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        need(ends(config))
         ways = ("close", "close", "raise", "forget") if not on_ranks(config) else ("close",)
         return {"how": chance.choice(ways), "mode": chance.choice(("r+", "a")), "look": chance.random() < 0.4}
 
-    @staticmethod
     def effect(model: Model, how: str, mode: str, look: bool) -> None:
         model.flushed()
         model.closed()
 
-    @staticmethod
     def do(run: Any, expected: Any, how: str, mode: str, look: bool) -> None:
         run.end(how)
         if look:
@@ -868,16 +770,14 @@ class reopen:
 class again:
     """The file is created anew over itself."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
-        return {} if ends(config) or config["layout"] == "hdf5blob" else None
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        need(ends(config) or config["layout"] == "hdf5blob")
+        return {}
 
-    @staticmethod
     def effect(model: Model) -> None:
         model.objects = {"": {}}
         model.closed()
 
-    @staticmethod
     def do(run: Any, expected: Any) -> None:
         run.end("close")
         run.f = run.open("w")
@@ -887,24 +787,19 @@ class again:
 class twice:
     """Another handle of the open file, which sees what was posted, and writes."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path = some_data(chance, model, numeric)
-        if path is None or config["stack"] in ("memory", "object"):
-            return None
+        need(in_file(config))
         data = model.data(path)
         return {"path": path, "values": Values(chance.randrange(97), data.shape, data.kind)}
 
-    @staticmethod
     def effect(model: Model, path: str, values: Values) -> Any:
         data = model.data(path)
-        if data.shape != values.shape or data.kind != values.kind:
-            raise Impossible
+        need(data.shape == values.shape and data.kind == values.kind)
         before = data.values.copy()
         data.put(() if data.shape == () else ..., values.array)
         return before
 
-    @staticmethod
     def do(run: Any, expected: Any, path: str, values: Values) -> None:
         if run.twin:
             run.f[path][...] = run.given(values)
@@ -922,16 +817,14 @@ class twice:
 class reader:
     """Another process, which keeps its handle from one look to the next, reads everything after a flush."""
 
-    @staticmethod
-    def draw(chance: random.Random, model: Model, config: Config) -> Args | None:
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
         named = config["layout"] in ("canonical", "blob") and config["publish"] == "create"
-        return {} if in_file(config) and named else None
+        need(in_file(config) and named)
+        return {}
 
-    @staticmethod
     def effect(model: Model) -> None:
         model.flushed()
 
-    @staticmethod
     def do(run: Any, expected: Any) -> None:
         if not run.twin:
             run.f.sync()
@@ -950,6 +843,5 @@ def draw(chance: random.Random, model: Model, config: Config) -> Step:
         table = [one for one in table if one.name not in HIDDEN]
     while True:
         found = chance.choices(table, [one.weight for one in table])[0]
-        args = found.draw(chance, model, config)
-        if args is not None:
-            return Step(found.name, args)
+        with suppress(Impossible):
+            return Step(found.name, found.draw(chance, model, config))

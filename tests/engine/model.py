@@ -21,7 +21,13 @@ Shape = tuple[int, ...]
 
 
 class Impossible(Exception):
-    """An act means nothing in this state: what it needs was taken out of the program."""
+    """An act means nothing in this state: what it needs is not there, or was taken out of the program."""
+
+
+def need(there: Any) -> None:
+    """Raise `Impossible` without what an act needs."""
+    if not there:
+        raise Impossible
 
 
 NUMBERS = ("i1", "i2", "i4", "f4", "f8", "u1", "u2", "u4", "i8", "u8")
