@@ -32,7 +32,7 @@ from crash.states import State
 from interrupts import Interrupts
 from options import in_file, refusal
 from promises import Moment
-from run import Loads, Program, Run, Tally, Wrong, inside, said, serial, try_close
+from run import Loads, Program, Run, Tally, Wrong, inside, left, said, serial
 
 import pnc_vol
 from pnc_vol.system import REAL
@@ -108,15 +108,11 @@ def recorded(program: Program, folder: str) -> Recording:
                 moment(step, begin, mids)
         recorder.notice()
         begin = len(recorder.changes)
-        run.end("close")
-        if program.config["deferred"]:
-            pnc_vol.finalize()
+        run.last_close()
         moment(Step("close", {}), begin, [])
     finally:
         recorder.finish()
-        run.kept.clear()
-        if run.f is not None:
-            try_close(run.f)
+        run.let_go()
     return Recording(recorder.start, recorder.changes, recorder.real, moments)
 
 
@@ -156,11 +152,7 @@ class Crash:
     def look(self, program: Program, recording: Recording, state: State, folder: str, chance: random.Random) -> None:
         told = state.disk.write(folder)
         system = Rebuilt({real: recording.real.get(inode, 0) for real, inode in told.items()})
-        run = Run.__new__(Run)
-        run.__dict__.update(config=program.config, folder=folder, system=system, comm=None, h=pnc_vol)
-        run.place = os.path.join(folder, "x.nc")
-        run.f = None
-        self.examine(run, recording.moments, state, chance)
+        self.examine(left(program.config, folder, system), recording.moments, state, chance)
 
     def examine(self, run: Run, moments: list[Moment], state: State, chance: random.Random) -> None:
         """Open it, recover it, and go on with it."""
@@ -236,16 +228,11 @@ class Elsewhere:
                 run.steps.append(step)
                 if not run.step(step):
                     run.steps.pop()
-            run.end("close")
-            if program.config["deferred"]:
-                pnc_vol.finalize()
+            run.last_close()
             if told := elsewhere.write(run.place):
                 raise Wrong(f"another process writes after the close: {told}")
         finally:
-            run.kept.clear()
-            if run.f is not None:
-                try_close(run.f)
-            run.f = None
+            run.let_go()
         if tally is not None:
             tally.states += run.looks
 
@@ -350,9 +337,7 @@ class Trouble:
                     finally:
                         at = len(moments)
                         moments.append(promises.moment(run, step, at, at + 1, mids, failed=not returned))
-                run.end("close")
-                if program.config["deferred"]:
-                    pnc_vol.finalize()
+                run.last_close()
             except (Exception, KeyboardInterrupt) as error:
                 failed = error
         what = f"{self.kind} {trouble.where}"

@@ -28,9 +28,8 @@ from kills import Killing
 from model import Impossible, Model
 from options import logged
 from promises import FLUSHES, Moment
-from run import Program, Run, Tally, World, said
+from run import Program, Run, Tally, World, left, said
 
-import pnc_vol
 from pnc_vol.testing.faults import CHANGING
 
 
@@ -82,9 +81,7 @@ def run_program(world: Any, program: Program, folder: str, notes: str, victim: i
     run.returned()
     for step in program.steps:
         run.step(step)
-    run.end("close")
-    if program.config["deferred"]:
-        pnc_vol.finalize()
+    run.last_close()
     run.returned()
     os.write(run.notes, b"%8d" % system.count)
 
@@ -198,12 +195,3 @@ def finished(moments: list[Moment], acts: list[int]) -> int:
         collective = last is None or last.act in {*FLUSHES, "again"} or (last.act == "cancel" and last.args["whole"])
         most = most if collective else least
     return 2 * most
-
-
-def left(config: Any, folder: str) -> Run:
-    """What a job left, for one process that looks at it."""
-    run = Run.__new__(Run)
-    stack = "posix" if config["stack"] == "mpio" else config["stack"]
-    run.__dict__.update(config=config | {"stack": stack}, folder=folder, system=None, comm=None, h=pnc_vol)
-    run.place, run.f = os.path.join(folder, "x.nc"), None
-    return run

@@ -18,26 +18,16 @@ from typing import Any
 
 import virtual_ranks
 from events import EVENTS, event
-from options import refusal
-from run import Loads, Program, Run, Tally, World, Wrong, folder_for_programs, leftovers, others_read, said
-
-import pnc_vol
+from run import Loads, Program, Run, Tally, World, Wrong, created, folder_for_programs, leftovers, others_read, said
 
 __all__ = ["EVENTS", "first", "launched"]
 
 
 def on_rank(comm: Any, program: Program, folder: str) -> Any:
     """What one rank does: the program, a close, and another opening; its run."""
-    refused = refusal(program.config)
-    run = Run(program.config, folder, seed=program.seed, comm=World(comm))
-    try:
-        run.f = run.open("w")
-    except Exception as error:
-        if refused and isinstance(error, refused[0]) and refused[1] in str(error):
-            return None
-        raise
-    if refused:
-        raise Wrong(f"the opening does not refuse what it is said to refuse: {refused}")
+    run = created(program, folder, comm=World(comm))
+    if run is None:
+        return None
     try:
         _to_its_end(run, program)
     except BaseException as error:
@@ -54,14 +44,9 @@ def _to_its_end(run: Run, program: Program) -> None:
     if program.config["layout"] != "hdf5blob":
         run.settle()
         run.whole()
-    run.end("close")
-    if program.config["deferred"]:
-        pnc_vol.finalize()
+    run.last_close()
     run.barrier()
-    run.f = run.open("r")
-    run.whole()
-    run.f.close()
-    run.f = None
+    run.read()
 
 
 def after(run: Run, load: Loads | None) -> None:
@@ -69,10 +54,7 @@ def after(run: Run, load: Loads | None) -> None:
     run.comm, run.rank, run.size = None, 0, 1
     if run.config["stack"] == "mpio":
         run.config = run.config | {"stack": "posix"}
-    run.f = run.open("r")
-    run.whole()
-    run.f.close()
-    run.f = None
+    run.read()
     if run.config["layout"] == "canonical":
         others_read(run)
     if load is not None:
@@ -105,9 +87,7 @@ def read_again(comm: Any, run: Run) -> None:
     """Whatever number of ranks wrote a file, any number reads it."""
     mine = Run.__new__(Run)
     mine.__dict__.update(run.__dict__, comm=World(comm), rank=comm.rank, size=comm.size)
-    mine.f = mine.open("r")
-    mine.whole()
-    mine.f.close()
+    mine.read()
 
 
 @event("mpi")

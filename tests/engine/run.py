@@ -20,6 +20,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -179,6 +180,27 @@ class Run:
             replayed(self)
             self.barrier()
 
+    def last_close(self) -> None:
+        """The end of the program."""
+        self.end("close")
+        if self.config["deferred"]:
+            pnc_vol.finalize()
+
+    def let_go(self) -> None:
+        """Of a failure nothing is to be left that disturbs the next program."""
+        self.kept.clear()
+        with suppress(Exception):
+            if self.f:
+                self.f.close()
+        self.f = None
+
+    def read(self) -> None:
+        """Another opening reads everything."""
+        self.f = self.open("r")
+        self.whole()
+        self.f.close()
+        self.f = None
+
     def forgotten(self) -> None:
         """A file was forgotten; what is raised then nobody hears (`events`)."""
 
@@ -201,6 +223,15 @@ class Run:
         # A queue that is full writes before the flush: a rank that went on could change what another one still reads.
         self.barrier()
         return True
+
+
+def left(config: Config, folder: str, system: Any = None) -> Run:
+    """What a program left, for one process that looks at it."""
+    run = Run.__new__(Run)
+    stack = "posix" if config["stack"] == "mpio" else config["stack"]
+    run.__dict__.update(config=config | {"stack": stack}, folder=folder, system=system, h=pnc_vol, f=None)
+    run.place = os.path.join(folder, "x.nc")
+    return run
 
 
 class Twin(Run):
@@ -249,15 +280,8 @@ def twin(program: Program) -> None:
 # ------------------------------------------------------------------------------------------------ one program
 
 
-def execute(program: Program, folder: str, **more: Any) -> Model | None:
-    """Run a program to its end in an empty folder; None if its configuration is refused, as it must be.
-
-    Raises
-    ------
-    Exception
-        Whatever is wrong.
-    """
-    load = Loads()
+def created(program: Program, folder: str, **more: Any) -> Run | None:
+    """A run with its file open; None if its configuration is refused, as it must be."""
     refused = refusal(program.config)
     run = Run(program.config, folder, seed=program.seed, **more)
     try:
@@ -268,39 +292,38 @@ def execute(program: Program, folder: str, **more: Any) -> Model | None:
         raise
     if refused:
         raise Wrong(f"the opening does not refuse what it is said to refuse: {refused}")
+    return run
+
+
+def execute(program: Program, folder: str, **more: Any) -> Model | None:
+    """Run a program to its end in an empty folder; None if its configuration is refused, as it must be.
+
+    Raises
+    ------
+    Exception
+        Whatever is wrong.
+    """
+    load = Loads()
+    run = created(program, folder, **more)
+    if run is None:
+        return None
     try:
         for step in program.steps:
             run.step(step)
         if program.config["layout"] != "hdf5blob":
             run.whole()
-        run.end("close")
-        if program.config["deferred"]:
-            pnc_vol.finalize()
+        run.last_close()
         closed(run, load)
     finally:
-        run.kept.clear()
-        if run.f is not None:
-            # of a failure nothing is to be left that disturbs the next program
-            try_close(run.f)
-            run.f = None
+        run.let_go()
     return run.model
-
-
-def try_close(f: Any) -> None:
-    try:
-        if f:
-            f.close()
-    except Exception:
-        pass
 
 
 def closed(run: Run, load: Loads) -> None:
     """After the last close: other openings and other programs read it, and nothing is left over."""
     config = run.config
     if config["stack"] != "memory":
-        run.f = run.open("r")
-        run.whole()
-        run.f.close()
+        run.read()
     run.f = None
     if in_file(config) and config["layout"] == "canonical":
         others_read(run)

@@ -8,6 +8,7 @@ A script is made by the acts themselves: they are done with a file that writes d
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +16,8 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from acts import ACTS, Step, share
-from model import HELPER, Impossible, Model, Values, literal
+from acts import ACTS, CASTS, Step, numeric, share
+from model import HELPER, Data, Impossible, Model, Values, cells, literal, need
 from options import EXAMPLES, OPTIONS, PLUGINS, Config, arguments, normal
 from run import Program
 
@@ -32,7 +33,7 @@ def kind_of(told: str) -> str:
 
 
 def shrunk(
-    program: Program, told: str, fails: Callable[[Program], str], most: int = 300, seconds: float = 60
+    program: Program, told: str, fails: Callable[[Program], str], most: int = 1000, seconds: float = 60
 ) -> tuple[Program, str]:
     """A program from which nothing more can be taken, and what it fails with.
 
@@ -48,6 +49,8 @@ def shrunk(
     while again and tried < most and time.monotonic() < end:
         again = False
         for smaller in _smaller(program):
+            if repr(smaller) == repr(program):
+                continue
             tried += 1
             found = fails(smaller)
             if found and kind_of(found) == wanted:
@@ -71,7 +74,7 @@ def _smaller(program: Program) -> Iterator[Program]:
             if value == config[name]:
                 break
             yield _with(program, steps, normal(config | {name: value}))
-    for i, step in enumerate(steps):
+    for i, step in reversed(list(enumerate(steps))):
         for args in _simpler(step.args):
             yield _with(program, [*steps[:i], step._replace(args=args), *steps[i + 1 :]], config)
 
@@ -85,35 +88,74 @@ def _that_mean_something(steps: list[Step]) -> list[Step]:
     model, kept = Model(), []
     for step in steps:
         with suppress(Impossible):
-            ACTS[step.act].effect(model, **step.args)
-            kept.append(step)
+            fitting = step._replace(args=step.args | _fitting(model, step.act, step.args))
+            ACTS[step.act].effect(model, **fitting.args)
+            kept.append(fitting)
     return kept
 
 
+def _fitting(model: Model, act: str, args: dict[str, Any]) -> dict[str, Any]:
+    """Values as an act needs them now that it, or its dataset, has become smaller or of another type."""
+    values = args.get("values")
+    if values is None or act == "store":
+        return {}
+    if act == "create":
+        return {"values": values._replace(shape=args["shape"], kind=args["kind"])}
+    data = model.data(args["path"])
+    if act == "mask":
+        need(len(data.shape) == args["flags"].ndim)
+        flags = args["flags"][tuple(map(slice, data.shape))]
+        return {"flags": flags, "values": values._replace(shape=(int(flags.sum()),), kind=data.kind)}
+    if act == "write_many":
+        shape = (sum(map(math.prod, args["counts"])),)
+    elif act == "decomposed":
+        shape = (sum(args["lengths"]),)
+    else:
+        shape = values.shape and cells(data.shape, args.get("at", ...)).shape
+    cast = act == "write" and numeric(data) and values.kind in CASTS
+    return {"values": values._replace(shape=shape, kind=values.kind if cast else data.kind)}
+
+
+WORDS = {"iput": "assign", "iput and wait": "iput", "iget": "index", "collective": "index", "astype": "index",
+         "direct": "index", "durable": "plain", "sync": "plain", "raise": "close", "forget": "close"}  # fmt: skip
+"""For ways to do something, simpler ones."""
+
+
 def _simpler(args: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Arguments with one value that is simpler."""
+    """Arguments of which one is simpler, with what depends on it."""
     for name, value in args.items():
-        if name == "way" and value not in ("assign", "index"):
-            yield args | {name: "assign" if value.startswith("iput") else "index"}
-        if name in ("fill", "maxshape", "values") and value is not None and "maxshape" in args:
-            yield args | {name: None}
-        if name == "look" and value:
+        if name in ("way", "how") and value in WORDS:
+            yield args | {name: WORDS[value]}
+        elif name in ("look", "whole") and value:
             yield args | {name: False}
-        if name == "how" and value not in ("plain", "close"):
-            yield args | {name: "plain" if value in ("durable", "sync") else "close"}
-        if name == "kind" and value != "i4" and not isinstance(args.get("values"), Values):
+        elif name == "kind":
             yield args | {name: "i4"}
-        if name == "shape" and value and max(value) > 3 and args.get("values") is None:
-            shape = tuple(min(n, 3) for n in value)
-            grown = args.get("maxshape")
-            yield args | {
-                name: shape,
-                "maxshape": grown and tuple(m and max(m, n) for m, n in zip(grown, shape, strict=True)),
-            }
-        if name == "value" and isinstance(value, str) and len(value) > 5:
-            yield args | {name: value[: len(value) // 2]}
-        if isinstance(value, Values) and value.start > 1:
-            yield args | {name: value._replace(start=1)}
+        elif name == "at" and value:
+            yield args | {name: (Ellipsis,)}
+        elif name == "shape":
+            for shape in _shorter(value):
+                most = args["maxshape"]
+                yield args | {name: shape, "maxshape": (most and shape and most[-len(shape) :]) or None}
+        elif name == "size":
+            yield args | {name: value // 2}
+        elif name == "starts":
+            for some in (slice(1), slice(1, None)):
+                yield args | {one: args[one][some] for one in ("starts", "counts", "lengths") if args.get(one, [0])[1:]}
+        elif name == "value" and isinstance(value, str):
+            yield from (args | {name: value[:n]} for n in (1, len(value) // 2))
+        elif isinstance(value, Values):
+            others = [{"start": 1}, {"kind": "i4"}, *({"shape": shape} for shape in _shorter(value.shape))]
+            yield from (args | {name: value._replace(**one)} for one in others)
+        if name in ("fill", "maxshape", "values") and "maxshape" in args:
+            yield args | {name: None}
+
+
+def _shorter(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Shapes with fewer axes, then with shorter ones."""
+    if shape:
+        yield from ((), shape[1:], tuple(min(n, 2) for n in shape))
+    for i, n in enumerate(shape):
+        yield from ((*shape[:i], less, *shape[i + 1 :]) for less in (1, n // 2, n - 1) if 0 < less < n)
 
 
 # ------------------------------------------------------------------------------------------------- script
@@ -264,8 +306,6 @@ class Speaking:
         self._check("f")
 
     def _check(self, f: str) -> None:
-        from model import Data
-
         for path in self.model.paths(Data):
             self.script.add(
                 f"np.testing.assert_array_equal({f}[{path!r}][()], {code(self.model.objects[path].values)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import subprocess
@@ -125,6 +126,24 @@ def test_a_wrong_value_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, 
         "    w(self, extents, memory, collective=collective)\np.PosixDriver.write = spoiled\n"
     )
     runs(spoil + text, tmp_path, 1)
+
+
+def test_shapes_and_values_become_small() -> None:
+    """Of programs that fail where a write has three elements or more."""
+
+    def fails(program: run.Program) -> str:
+        sizes = [math.prod(step.args["values"].shape) for step in program.steps if step.act == "write"]
+        return "Wrong: it is" if max(sizes, default=0) >= 3 else ""
+
+    for program in filter(fails, ordinary(20, "shapes")):
+        *_, write = steps = shrink.shrunk(program, "Wrong: it is", fails)[0].steps
+        assert len(steps) <= 3
+        for args in (step.args for step in steps):
+            assert args.get("kind", "i4") == "i4"
+            assert math.prod(args.get("shape", ())) <= 3
+        assert (write.args["at"], write.args["way"]) == ((Ellipsis,), "assign")
+        assert (write.args["values"].start, write.args["values"].kind) == (1, "i4")
+        assert math.prod(write.args["values"].shape) in (3, 4)
 
 
 def runs(text: str, folder: Path, code: int) -> None:

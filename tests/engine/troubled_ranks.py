@@ -25,8 +25,8 @@ import promises
 import virtual_ranks
 from events import ERRORS, Failing, applies, event, refuse, unheard
 from interrupts import Interrupts
-from killed import Left, finished, left, moments_of
-from run import Loads, Program, Run, Tally, World, Wrong, inside, said
+from killed import Left, finished, moments_of
+from run import Loads, Program, Run, Tally, World, Wrong, inside, left, said
 
 import pnc_vol
 from pnc_vol.file import parting
