@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import re
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from other_process import fresh
 
 import pnc_vol
 from pnc_vol.settings.options import Options, keyword_names, parse_hints, resolve
@@ -65,15 +64,19 @@ def test_the_process_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert (tmp_path / "x.nc").stat().st_size > 20000
 
 
+def with_an_mpi_info() -> None:
+    from mpi4py import MPI
+
+    info = MPI.Info.Create({"nc_var_align_size": "64", "striping_unit": "8"})
+    made = resolve({}, info=info, environ={})
+    info.Free()
+    assert made.var_align == 64
+    assert made.hints == {"striping_unit": "8"}
+
+
 def test_an_mpi_info() -> None:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    script = (
-        "from mpi4py import MPI\nfrom pnc_vol.settings.options import resolve\n"
-        "info = MPI.Info.Create({'nc_var_align_size': '64', 'striping_unit': '8'})\n"
-        "made = resolve({}, info=info, environ={})\ninfo.Free()\n"
-        "assert made.var_align == 64\nassert made.hints == {'striping_unit': '8'}\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
+    assert not fresh(with_an_mpi_info).stderr
 
 
 @pytest.mark.parametrize(

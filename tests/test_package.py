@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import importlib.metadata
+import pkgutil
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from other_process import fresh
 from packaging.version import Version
 
 import pnc_vol
@@ -24,26 +27,26 @@ def test_the_version_is_written_in_one_place() -> None:
         assert not re.search(r"(?m)^\s*version:? *[=:]? *[\"']?\d+\.\d+\.\d+", (ROOT / name).read_text()), name
 
 
-DEFAULTS = """
-import contextlib, dataclasses, importlib, pkgutil, sys
-import pnc_vol
-with contextlib.suppress(ImportError):
-    import mpi4py
-    mpi4py.rc.initialize = False
-for module in pkgutil.walk_packages(pnc_vol.__path__, "pnc_vol."):
-    if not module.name.endswith("__main__"):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module.name)
-modules = [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "pnc_vol"]
-classes = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
-fields = [(each, one) for each in classes if dataclasses.is_dataclass(each) for one in dataclasses.fields(each)]
-print(len(fields), *[f"{each}.{one.name}" for each, one in fields if isinstance(one.default, (list, dict, set))])
-"""
+def defaults() -> None:
+    """Print how many fields all dataclasses have, and those whose default is a list, a dictionary or a set."""
+    with contextlib.suppress(ImportError):
+        import mpi4py
+
+        mpi4py.rc.initialize = False
+    for module in pkgutil.walk_packages(pnc_vol.__path__, "pnc_vol."):
+        if not module.name.endswith("__main__"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module.name)
+    modules = [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "pnc_vol"]
+    classes = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
+    fields = [(each, one) for each in classes if dataclasses.is_dataclass(each) for one in dataclasses.fields(each)]
+    print(len(fields), *[f"{each}.{one.name}" for each, one in fields if isinstance(one.default, (list, dict, set))])
 
 
 def test_defaults_of_dataclasses_suit_the_oldest_python() -> None:
     """Python 3.10 refuses every list, dict and set as a default, later ones only those that cannot be hashed."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", DEFAULTS], capture_output=True, text=True, check=True)
+    done = fresh(defaults)
+    assert not done.returncode, done.stderr
     count, *wrong = done.stdout.split()
     assert int(count) > 100
     assert wrong == []

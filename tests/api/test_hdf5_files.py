@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
-import sys
-import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+import under_patch
+from other_process import fresh
 
 import pnc_vol
 from pnc_vol.errors import MissingPackageError, NotCDFError, NotFoundError
@@ -122,47 +122,15 @@ def test_external_links_lead_into_it(path: str, tmp_path: Path) -> None:
         assert f["copy"][()].tolist() == [0, 1, 2, 3, 4]
 
 
-def run(program: str, folder: Path) -> str:
+def run(program: Callable[[str], None], folder: Path) -> str:
     """What a program prints, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = fresh(program, folder)
     assert not done.returncode, done.stderr[-2000:]
     return done.stdout
 
 
 def test_under_patch_a_script_reads_hdf5_and_writes_netcdf(path: str, tmp_path: Path) -> None:
-    told = run(
-        """
-        import pnc_vol
-        undo = pnc_vol.patch()
-        import h5py, sys
-        assert h5py.File is pnc_vol.File
-        with h5py.File("in.h5", "r") as source, h5py.File("out.nc", "w") as f:
-            assert isinstance(source, h5py.File) and isinstance(source["g/x"], h5py.Dataset)
-            f["x"] = source["g/x"][()] * 2
-            f["x"].attrs.update(source["g/x"].attrs.items() - {("DIMENSION_LIST", 0)} if 0 else {"units": "m"})
-            # What h5py's own functions import when they run.
-            assert source["g/x"].parent == source["g"] and source["g/x"].file == source
-            assert source[source["g"].attrs["to"]].dims[0].keys() == ["time"]
-            found = []
-            source.visititems(lambda name, thing: found.append((name, isinstance(thing, h5py.Group))))
-            print(found[0], sorted(source["g"].attrs))
-            layout = h5py.VirtualLayout((5,), "f4")
-            layout[:] = h5py.VirtualSource(source["g/x"])
-            f.create_virtual_dataset("v", layout)
-        with h5py.File("out.nc") as f:
-            print(type(f).__module__, f["x"][1], f["v"][()].tolist())
-        try:
-            h5py.File("in.h5", "r+")
-        except OSError as error:
-            print("convert" in str(error))
-        undo.undo()
-        import h5py
-        print(h5py.File("in.h5")["g/x"].file, h5py.File.__module__)
-        """,
-        tmp_path,
-    )
+    told = run(under_patch.reads_hdf5, tmp_path)
     assert told.splitlines() == [
         "('g', True) ['names', 'to']",
         "pnc_vol.api.file 2.0 [0.0, 1.0, 2.0, 3.0, 4.0]",
@@ -172,40 +140,12 @@ def test_under_patch_a_script_reads_hdf5_and_writes_netcdf(path: str, tmp_path: 
 
 
 def test_an_h5py_that_was_imported_before_serves_as_well(path: str, tmp_path: Path) -> None:
-    told = run(
-        """
-        import h5py as real, pnc_vol
-        with pnc_vol.patch(force=True):
-            import h5py
-            with h5py.File("in.h5") as f:
-                print(type(f) is real.File, f["g/x"].attrs["units"], f["g/x"].parent.name)
-        import h5py
-        print(h5py is real, real.File("in.h5")["g/x"].attrs["units"])
-        """,
-        tmp_path,
-    )
+    told = run(under_patch.with_the_real_one, tmp_path)
     assert told.splitlines() == ["True m /g", "True m"]
 
 
 def test_without_h5py_the_error_names_the_extra(path: str, tmp_path: Path) -> None:
-    told = run(
-        """
-        import sys
-        sys.modules["h5py"] = None
-        import pnc_vol
-        try:
-            pnc_vol.File("in.h5", hdf5="pass")
-        except ImportError as error:
-            print(error)
-        with pnc_vol.File("out.nc", "w") as f:
-            f["there"] = pnc_vol.ExternalLink("in.h5", "/g/x")
-            try:
-                f["there"]
-            except KeyError as error:
-                print(error)
-        """,
-        tmp_path,
-    )
+    told = run(under_patch.without_h5py, tmp_path)
     assert told.count('pip install "pnc-vol[hdf5]"') == 2
     assert issubclass(MissingPackageError, ImportError)
     assert issubclass(NotFoundError, KeyError)

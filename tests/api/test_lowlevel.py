@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import pathlib
 import pkgutil
-import subprocess
-import sys
-import textwrap
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+import under_patch
+from other_process import fresh
 
 import pnc_vol
 
@@ -53,26 +52,8 @@ def test_as_attributes_of_the_package() -> None:
 
 
 def test_what_programs_import_under_patch() -> None:
-    script = """
-        import pnc_vol
-        pnc_vol.patch()
-        import h5py.h5a, h5py.h5p, h5py.h5z, h5py._errors
-        from h5py import h5, h5f, h5r, h5s, h5t
-        from h5py._hl import dataset, group
-        from h5py._hl.base import HLObject, phil, with_phil
-        from h5py._hl.files import File
-        from h5py._hl.filters import guess_chunk
-        from h5py._objects import ObjectID
-        import importlib.util
-        assert importlib.util.find_spec("h5py.h5t") is not None
-        assert h5py.h5t is h5t and h5py._hl.dataset is dataset
-        assert issubclass(h5py.h5d.DatasetID, ObjectID) and issubclass(File, HLObject)
-        try:
-            from h5py.h5t import py_create
-        except ImportError:
-            print("refused")
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    done = fresh(under_patch.imports)
+    assert done.returncode == 0, done.stderr
     assert done.stdout == "refused\n"
 
 

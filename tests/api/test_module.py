@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
-import subprocess
 import sys
-import textwrap
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+import under_patch
+from other_process import fresh
 
 import pnc_vol
 from pnc_vol.errors import NotYetError
@@ -56,12 +57,12 @@ def test_config(impl: Any) -> None:
     config.complex_names = ("r", "i")
 
 
-def test_mpi_is_found_without_being_imported() -> None:
-    script = "import pnc_vol, sys; print(pnc_vol.get_config().mpi, 'mpi4py' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    import importlib.util
+def asked_for_mpi() -> None:
+    print(pnc_vol.get_config().mpi, "mpi4py" in sys.modules)
 
-    assert said == [str(importlib.util.find_spec("mpi4py") is not None), "False"]
+
+def test_mpi_is_found_without_being_imported() -> None:
+    assert fresh(asked_for_mpi).stdout.split() == [str(importlib.util.find_spec("mpi4py") is not None), "False"]
 
 
 def test_version(impl: Any) -> None:
@@ -122,61 +123,12 @@ def test_empty_and_special_types(impl: Any) -> None:
     assert impl.h5.check_string_dtype(impl.h5.string_dtype("ascii", 3)) == ("ascii", 3)
 
 
-def _run(script: str) -> str:
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_patch(tmp_path: pathlib.Path) -> None:
-    _run(f"""
-        import sys, pnc_vol
-        undo = pnc_vol.patch()
-        import h5py
-        import h5py._hl.dataset, h5py._hl.base, h5py.version
-        from h5py import h5s
-        from h5py._hl.dataset import AsStrView
-        assert h5py._hl.dataset.Dataset is pnc_vol.Dataset and h5py._hl.files.File is h5py.File is pnc_vol.File
-        assert h5py.__version__ == h5py.version.version != pnc_vol.__version__
-        assert all(getattr(h5py, n) is getattr(pnc_vol, n) for n in pnc_vol.__all__ if n != "__version__")
-        assert h5py.Datatype is pnc_vol.Datatype and "File" in dir(h5py) and "Datatype" in dir(h5py)
-        import importlib.util
-        for name in ("h5py", "h5py._hl", "h5py._hl.files", "h5py.h5s"):
-            assert importlib.util.find_spec(name).name == name
-        try:
-            h5py.no_such_name
-        except AttributeError as error:
-            assert "no_such_name" in str(error)
-        pnc_vol.patch().undo()
-        assert sys.modules["h5py"] is h5py
-        assert h5s.UNLIMITED == h5py.UNLIMITED and h5py._hl.base.is_hdf5 is pnc_vol.is_hdf5
-        with h5py.File({str(tmp_path / "x.nc")!r}, "w") as f:
-            f["x"] = ["a"]
-            assert isinstance(f["x"].asstr(), AsStrView)
-        undo.undo()
-        assert not [name for name in sys.modules if name.partition(".")[0] == "h5py"]
-        assert "_hl" not in vars(pnc_vol)
-        with pnc_vol.patch():
-            import h5py
-            assert h5py.File is pnc_vol.File
-        import h5py
-        assert h5py.File is not pnc_vol.File
-    """)
+    done = fresh(under_patch.replaced, tmp_path / "x.nc")
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "x.nc").read_bytes()[:3] == b"CDF"
 
 
 def test_patch_refuses_to_replace_the_real_one() -> None:
-    _run("""
-        import h5py as real, pnc_vol, sys
-        try:
-            pnc_vol.patch()
-        except RuntimeError as error:
-            assert "imported already" in str(error)
-        else:
-            raise SystemExit("not refused")
-        with pnc_vol.patch(force=True):
-            import h5py
-            assert h5py.File is pnc_vol.File
-        import h5py
-        assert h5py is real and sys.modules["h5py._hl.files"].File is real.File
-    """)
+    done = fresh(under_patch.the_real_one)
+    assert done.returncode == 0, done.stderr

@@ -12,40 +12,15 @@ import pytest
 
 import pnc_vol
 
-SCRIPT = """
-import multiprocessing, subprocess, sys
-import h5py
 
-def work(name):
-    import h5py
-    with h5py.File(name, "w") as f:
-        f["x"] = [1, 2, 3]
-
-CODE = 'import h5py; f = h5py.File(sys.argv[1], "w"); f["x"] = [1, 2, 3]; f.close()'
-
-if __name__ == "__main__":
-    for how in ("spawn", "forkserver", "fork"):
-        child = multiprocessing.get_context(how).Process(target=work, args=(how,))
-        child.start()
-        child.join()
-        assert child.exitcode == 0
-    subprocess.run([sys.executable, "-c", "import sys; " + CODE, "program"], check=True)
-    again = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], 'grandchild'], check=True)"
-    subprocess.run([sys.executable, "-c", again, "import sys; " + CODE], check=True)
-    idle = "import sys; print([name for name in sys.modules if 'pnc_vol' in name or name == 'numpy'])"
-    subprocess.run([sys.executable, "-c", idle], check=True)
-"""
-
-
-def run(script: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def run(script: Path, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pnc_vol.cli", "run", str(script)]
-    where = {"cwd": script.parent, "env": os.environ | env, "timeout": 120}
+    where = {"cwd": folder, "env": os.environ | env, "timeout": 120}
     return subprocess.run(command, capture_output=True, text=True, check=True, **where)  # type: ignore[call-overload]
 
 
 def test_children_write_cdf_however_they_are_started(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
-    done = run(tmp_path / "script.py")
+    done = run(Path(__file__).with_name("parent.py"), tmp_path)
     for name in ("spawn", "forkserver", "fork", "program", "grandchild"):
         assert (tmp_path / name).read_bytes()[:4] == b"CDF\x05", name
         with pnc_vol.File(tmp_path / name) as f:
@@ -59,7 +34,10 @@ def test_a_sitecustomize_of_the_environment_runs_too(tmp_path: Path) -> None:
     (tmp_path / "site" / "sitecustomize.py").write_text("import sys; sys.customized = __file__")
     ask = "import sys, h5py, sitecustomize; print(sys.customized == sitecustomize.__file__, h5py.File.__module__)"
     (tmp_path / "script.py").write_text(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {ask!r}])")
-    assert run(tmp_path / "script.py", PYTHONPATH=str(tmp_path / "site")).stdout.split() == ["True", "pnc_vol.api.file"]
+    assert run(tmp_path / "script.py", tmp_path, PYTHONPATH=str(tmp_path / "site")).stdout.split() == [
+        "True",
+        "pnc_vol.api.file",
+    ]
 
 
 def test_a_python_without_pnc_vol_says_that_it_writes_hdf5(tmp_path: Path) -> None:
@@ -69,7 +47,7 @@ def test_a_python_without_pnc_vol_says_that_it_writes_hdf5(tmp_path: Path) -> No
         pytest.skip("no environment can be made here")
     python, ask = str(bare / "bin" / "python"), "import importlib.util; importlib.util.find_spec('h5py')"
     (tmp_path / "script.py").write_text(f"import subprocess; subprocess.run([{python!r}, '-c', {ask!r}])")
-    assert "h5py writes HDF5 in" in run(tmp_path / "script.py").stderr
+    assert "h5py writes HDF5 in" in run(tmp_path / "script.py", tmp_path).stderr
 
 
 def test_a_warning_is_one_line_of_the_command(tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
+import time
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy as np
 import pytest
+from other_process import calling
 
 import pnc_vol
 
@@ -69,18 +73,22 @@ def test_what_is_wrong_is_one_line(holes, tmp_path, verb):
     assert sorted(os.listdir(tmp_path)) == ["holes.nc", "text"]
 
 
+def repacked_slowly(path: str) -> None:
+    """In a process of its own, until it is ended."""
+
+    def slow(*_: object) -> None:
+        print("inside", flush=True)
+        while True:
+            time.sleep(0.01)  # short naps: a signal just before a long one would be looked at after it
+
+    importlib.import_module("pnc_vol.convert.rewriting")._copy = slow  # type: ignore[attr-defined]
+    sys.argv = ["pnc-vol", "repack", "-i", path]
+    next(iter(entry_points(name="pnc-vol"))).load()()
+
+
 def test_a_job_that_is_ended_leaves_nothing(holes, tmp_path):
     content = holes.read_bytes()
-    program = (
-        "import sys, time, pnc_vol.convert.rewriting as r\n"
-        "from importlib.metadata import entry_points\n"
-        # short naps: a signal just before a long one would be looked at after it
-        "def slow(*args):\n    print('inside', flush=True)\n    while True: time.sleep(0.01)\n"
-        "r._copy = slow\n"
-        f"sys.argv = ['pnc-vol', 'repack', '-i', {str(holes)!r}]\n"
-        "[e.load()() for e in entry_points(name='pnc-vol')]\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as job:
+    with subprocess.Popen(calling(repacked_slowly, holes), stdout=subprocess.PIPE) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == b"inside\n"
         assert sorted(os.listdir(tmp_path)) == [".holes.nc.pncrepack", "holes.nc"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from other_process import fresh
 
 import pnc_vol
 from pnc_vol.errors import FlushError, SyncError
@@ -104,19 +103,17 @@ def test_after_the_second_attempt_the_file_is_closed_and_kept(path: pathlib.Path
         assert f["x"][:].tolist() == [1, 2]
 
 
+def fails_to_close(path: str) -> None:
+    system = FaultSystem(fail_at=1, errno=5, calls={"rename"}, mode="forever")
+    f = pnc_vol.File(path, "w", publish="close", system=system)
+    f["x"] = [1, 2]
+    f.flush()
+    f.close()
+
+
 def test_the_error_of_a_close_is_printed_once(path: pathlib.Path) -> None:
     """When the interpreter exits the close is tried again; who called it knows already what is wrong."""
-    program = f"""
-import pnc_vol
-from pnc_vol.testing.faults import FaultSystem
-
-system = FaultSystem(fail_at=1, errno=5, calls={{"rename"}}, mode="forever")
-f = pnc_vol.File({str(path)!r}, "w", publish="close", system=system)
-f["x"] = [1, 2]
-f.flush()
-f.close()
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = fresh(fails_to_close, path)
     assert done.returncode == 1
     assert done.stderr.count("OSError: [Errno 5] the file cannot get its name") == 1, done.stderr
     assert len(temporary(path)) == 1

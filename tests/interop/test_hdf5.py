@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import random
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from other_process import fresh, status
 
 import pnc_vol
 from pnc_vol.convert.hdf5 import LossError, convert
@@ -529,14 +529,11 @@ def test_long_strings_go_through_in_smaller_blocks(tmp_path, length):
         assert f["s"][39][:3] == b"hhh"
 
 
-# getrusage would count the memory of the process that started this one.
-MEASURE = """
-import sys
-from pnc_vol.convert.hdf5 import convert
-report = convert(sys.argv[1], sys.argv[2])
-assert report.bytes == 400 << 20, report.bytes
-print(next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))
-"""
+def converted(source: str, target: str) -> None:
+    """In a process of its own; getrusage would count the memory of the process that started this one."""
+    before = status("VmRSS")
+    assert convert(source, target).bytes == 400 << 20
+    print((status("VmHWM") - before) >> 20)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
@@ -547,8 +544,7 @@ def test_memory_does_not_grow_with_the_dataset(tmp_path):
         for i in range(0, 100, 10):
             ds[i : i + 10] = i
     for source, target in (("big.h5", "big.nc"), ("big.nc", "back.h5")):
-        command = [sys.executable, "-c", MEASURE, str(tmp_path / source), str(tmp_path / target)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = fresh(converted, tmp_path / source, tmp_path / target)
         assert done.returncode == 0, done.stderr
         assert int(done.stdout) < 200
     with h5py.File(tmp_path / "back.h5") as f:

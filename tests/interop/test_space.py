@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+from other_process import fresh, status
 from run_command import verb
 
 import pnc_vol
@@ -115,22 +114,12 @@ def test_dump_and_diff_end(name: str, files: int, code: int, sparse_netcdf: Path
 
 # ------------------------------------------------------------------------------------------- rows, wide strings
 
-LITTLE = """
-import resource, sys, warnings
-import pnc_vol
-warnings.simplefilter("ignore")
-resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[3]) << 20, -1))
-{code}
-"""
 
-
-def in_little_memory(path: Path, code: str, mebibytes: int = 600) -> str:
-    """What a program prints that may have so much address space; libraries take about half of it."""
-    command = [sys.executable, "-c", LITTLE.format(code=code), str(path), "", str(mebibytes)]
-    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+def first_and_last(path: str) -> None:
+    """In a process of its own, which may have little memory besides what its libraries take."""
+    resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + (300 << 20), -1))
+    with pnc_vol.File(path) as f:
+        print(len(f["r"]), f["r"][0], f["r"][-1])
 
 
 def ragged_claiming(path: Path, rows: int) -> None:
@@ -146,8 +135,8 @@ def ragged_claiming(path: Path, rows: int) -> None:
 @pytest.mark.parametrize("rows", [80 << 20, 1 << 30])
 def test_rows_that_a_header_claims_take_no_memory(rows: int, tmp_path: Path) -> None:
     ragged_claiming(tmp_path / "a.nc", rows)
-    code = 'with pnc_vol.File(sys.argv[1]) as f: print(len(f["r"]), f["r"][0], f["r"][-1])'
-    assert in_little_memory(tmp_path / "a.nc", code).split() == [str(rows), "[]", "[]"]
+    done = fresh(first_and_last, tmp_path / "a.nc")
+    assert done.stdout.split() == [str(rows), "[]", "[]"], done.stderr[-2000:]
 
 
 def test_rows_that_are_written_are_compared_with_the_file(tmp_path: Path) -> None:

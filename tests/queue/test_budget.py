@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import json
 import pathlib
-import re
 import sys
 from typing import Any
 
 import numpy as np
 import pytest
-from other_process import fresh
+from other_process import fresh, status
 
 import pnc_vol
 
 MIB = 1 << 20
 SLACK = 64 * MIB
-
-
-def status(field: str) -> int:
-    found = re.search(field + r":\s+(\d+)", pathlib.Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024
 
 
 # Each writes 20 budgets, and says whether what is read back is right.

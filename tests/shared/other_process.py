@@ -102,9 +102,18 @@ def killed(
     return code == 9
 
 
-def fresh(work: Callable[..., object], *arguments: object, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-    """Call a function of a module in a new interpreter; its arguments are texts there."""
+def calling(work: Callable[..., object], *arguments: object) -> list[str]:
+    """The command of a new interpreter that calls a function of a module; its arguments are texts there."""
     code = f"import sys; sys.path[:] = {sys.path}; import {work.__module__} as m; m.{work.__name__}(*sys.argv[1:])"
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=seconds
-    )
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def fresh(work: Callable[..., object], *arguments: object, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    """Call a function of a module in a new interpreter."""
+    return subprocess.run(calling(work, *arguments), capture_output=True, text=True, timeout=seconds)
+
+
+def status(field: str) -> int:
+    """Bytes of this process, as Linux counts them: "VmRSS", at most "VmHWM", addresses "VmSize"."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field + ":"))
