@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
-    "CHANGING", "Call", "FailingCalls", "FaultSystem", "HookedSystem", "StopSystem", "Stopped", "TraceSystem",
-    "nbytes_of",
+    "CALLS", "CHANGING", "Call", "FailingCalls", "FaultSystem", "HookedSystem", "StopSystem", "Stopped",
+    "TraceSystem", "nbytes_of",
 ]  # fmt: skip
 
 #: Calls that change a file or a directory; `open` may, with O_CREAT or O_TRUNC.

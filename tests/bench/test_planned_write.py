@@ -13,7 +13,7 @@ from published_runs import flushes_of
 from virtual_ranks import run
 
 import pnc_vol
-from pnc_vol.extents.model import Extents
+from pnc_vol.testing.driver_suite import Extents
 
 COUNTED = "reductions", "rounds", "messages", "bytes_sent"
 VECTOR = 368

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from damages import WANT, Change, check_damaged, good, of_the_content, values, write
+from file_format import place
 
 import pnc_vol
 from pnc_vol.errors import FormatError
-from pnc_vol.format.placing import place
 
 Damage = Callable[[Path], None]
 

@@ -35,7 +35,6 @@ from promises import Moment
 from run import Loads, Program, Run, Tally, Wrong, inside, left, said, serial
 
 import pnc_vol
-from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FaultSystem, StopSystem
 
 EVENTS: dict[str, Callable[[int], Any]] = {}
@@ -260,7 +259,7 @@ class Failing(FaultSystem):
 
     def __init__(self, fail_at: int, chance: random.Random, mode: Any) -> None:
         calls = ("pwrite", "pwritev") if mode == "short" else tuple(ERRNOS)
-        super().__init__(REAL, fail_at=fail_at, mode=mode, calls=calls)
+        super().__init__(fail_at=fail_at, mode=mode, calls=calls)
         self.chance, self.where, self.happened = chance, "", False
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -29,10 +29,10 @@ import everything
 import false_markers
 import log_bytes
 import numpy as np
+from file_format import decode
 
 import pnc_vol
 from pnc_vol.cli.main import main
-from pnc_vol.format.decode import decode
 from pnc_vol.testing.faults import HookedSystem
 
 Content = dict[str, bytes]

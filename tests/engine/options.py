@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 from pnc_vol.file import combinations
 from pnc_vol.layout.registry import layout_class
-from pnc_vol.plugins import own
 from pnc_vol.settings.options import Options
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -109,10 +108,11 @@ OPTIONS: dict[str, Option] = {
 }
 
 # the core is tested without the plug-ins of this package, too
-for _name, _plugins in (("layout", own("pnc_vol.layouts")), ("store", own("pnc_vol.stores")), ("cache", ())):
-    _there = {"canonical", "rawfiles", "memory", "zipped", "none", *_plugins}
-    if _name != "cache" or "cache" not in own("pnc_vol.drivers"):
-        _values = tuple(value for value in OPTIONS[_name].values if value in _there)
+for _name, _plugin in (("layout", "blob"), ("store", "burst"), ("cache", "cache")):
+    if importlib.util.find_spec(f"pnc_vol.{_plugin}") is None:
+        _values = tuple(
+            value for value in OPTIONS[_name].values if value in ("canonical", "rawfiles", "memory", "zipped", "none")
+        )
         OPTIONS[_name] = OPTIONS[_name]._replace(values=_values)
 
 
@@ -216,9 +216,7 @@ def random_config(chance: random.Random, table: dict[str, Option] = OPTIONS, fix
 
 def load_plugins(*names: str) -> None:
     """Register the examples of other packages' layouts, drivers and stores."""
-    from pnc_vol.drivers import stack
-    from pnc_vol.layout import registry
-    from pnc_vol.queue import stores
+    from pnc_vol.testing.driver_suite import register
 
     for name in names or PLUGINS:
         path = EXAMPLES / PLUGINS[name]
@@ -231,11 +229,11 @@ def load_plugins(*names: str) -> None:
             sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
         if name == "rawfiles":
-            registry.register(name, module.RawFiles)
+            module.register(name, module.RawFiles)
         elif name == "verify":
-            stack.register(name, module.VerifyDriver)
+            register(name, module.VerifyDriver)
         else:
-            stores.register(name, module.ZippedStore.open)
+            module.register(name, module.ZippedStore.open)
 
 
 def arguments(config: Config, folder: str, mode: str = "w") -> dict[str, Any]:

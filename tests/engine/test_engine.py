@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -23,7 +24,7 @@ from ranks import EVENTS
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.ranks.mpi_comm import MpiComm
-from pnc_vol.system import REAL
+from pnc_vol.testing.faults import HookedSystem
 from pnc_vol.testing.mpi import missing, run_mpi
 
 SERIAL = ["kill", "power", "recovery", "error", "short", "interrupt", "memory", "elsewhere"]
@@ -179,11 +180,16 @@ def test_a_descriptor_that_stays_open_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert len(program.steps) <= 1
 
 
-def test_a_file_that_is_left_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(REAL), "rmdir", lambda self, path: None)
+class KeepingFolders(HookedSystem):
+    def rmdir(self, path: Any) -> None:
+        pass
+
+
+def test_a_file_that_is_left_over_is_found() -> None:
     program = ordinary(1)[0]
     config = options.normal({"cache": "flush_immediate"})
-    told = run.attempt(run.Program("left", config, [*program.steps, WRITTEN]), EVENTS["nothing"](1))
+    program = run.Program("left", config, [*program.steps, WRITTEN])
+    told = run.attempt(program, partial(run.execute, system=KeepingFolders()))
     assert told.startswith("Wrong: left over: ['nvm/pnccache-x.nc-")
 
 

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.drivers.base import Wrapper
-from pnc_vol.drivers.stack import register
 from pnc_vol.errors import ClosedFileError, DeferredCloseError
 from pnc_vol.file import deferred
+from pnc_vol.testing.driver_suite import Wrapper, register
 from pnc_vol.testing.faults import FaultSystem, TraceSystem
 from pnc_vol.testing.mpi import missing, run_mpi
 

@@ -6,14 +6,12 @@ import unicodedata
 from typing import Any
 
 import pytest
+from file_format import Attr, Dim, Header, Var, decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.errors import DefinitionError, NameExistsError, TruncatedHeaderError
-from pnc_vol.format.decode import decode
-from pnc_vol.format.encode import encode
-from pnc_vol.format.model import Attr, Dim, Header, Var
 
 
 def test_attribute_lists_of_all_shapes_follow_each_other() -> None:

@@ -8,12 +8,10 @@ import tracemalloc
 
 import malformed
 import pytest
+from file_format import Decoded, check, decode, encode
 
 from pnc_vol import errors
 from pnc_vol.errors import FormatError, NeedBytes
-from pnc_vol.format.check import check
-from pnc_vol.format.decode import Decoded, decode
-from pnc_vol.format.encode import encode
 
 CASES = malformed.cases()
 CLASSES = {

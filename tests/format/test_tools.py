@@ -13,13 +13,11 @@ from typing import Any
 import netCDF4
 import numpy as np
 import pytest
+from file_format import Attr, Dim, Header, Var, decode, encode
 from programs import assert_valid, generated, tool
 
 import pnc_vol
 from pnc_vol.errors import NeedBytes, TruncatedHeaderError
-from pnc_vol.format.decode import decode
-from pnc_vol.format.encode import encode
-from pnc_vol.format.model import Attr, Dim, Header, Var
 
 CODES = {1: ("i1", "S1", "i2", "i4", "f4", "f8"), 5: ("i1", "S1", "i2", "i4", "f4", "f8", "u1", "u2", "u4", "i8", "u8")}
 CODES[2] = CODES[1]

@@ -13,9 +13,9 @@ from typing import Any
 import netCDF4
 import numpy as np
 import pytest
+from file_format import decode
 
 import pnc_vol
-from pnc_vol.format.decode import decode
 
 SMALL = ("i1", "u1", "S1", "i2", "u2")
 VERSIONS = {"CDF-1": ("i1", "S1", "i2"), "CDF-2": ("i1", "S1", "i2"), "CDF-5": SMALL}

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from file_format import Header, Var
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnc_vol.format.model import Header, Var
 from pnc_vol.mapping.elsewhere import common
 from pnc_vol.mapping.flatten import to_header
 from pnc_vol.mapping.names import dump_marker

@@ -17,15 +17,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-
-import pnc_vol
-from pnc_vol.blob.hdf5 import header_blob
-from pnc_vol.blob.header import physical_header
-from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap, content
-from pnc_vol.errors import FormatError, PncVolError, PncVolWarning
-from pnc_vol.extents.model import Runs
-from pnc_vol.format.encode import encode
-from pnc_vol.format.model import (
+from file_format import (
     CHAR,
     DOUBLE,
     FLOAT,
@@ -38,11 +30,19 @@ from pnc_vol.format.model import (
     Header,
     Var,
     data_end,
+    encode,
     inner_bytes,
     is_record,
+    place,
     record_size,
 )
-from pnc_vol.format.placing import place
+
+import pnc_vol
+from pnc_vol.blob.hdf5 import header_blob
+from pnc_vol.blob.header import physical_header
+from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap, content
+from pnc_vol.errors import FormatError, PncVolError, PncVolWarning
+from pnc_vol.extents.model import Runs
 
 RECORDS, Y, X = 3, 4, 6
 CANONICAL = Header(

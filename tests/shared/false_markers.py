@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pnc_vol.format.decode import decode
-from pnc_vol.format.encode import encode
-from pnc_vol.format.model import Attr, Header, Var
+from file_format import Attr, Header, Var, decode, encode
 
 MARKER = "pnc_vol_hdf5"
 """The attribute, by docs/reference/file-format.md."""

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pnc_vol
-from pnc_vol.system import CALLS
-from pnc_vol.testing.faults import CHANGING, HookedSystem
+from pnc_vol.testing.faults import CALLS, CHANGING, HookedSystem
 
 PAGE = os.sysconf("SC_PAGESIZE")
 

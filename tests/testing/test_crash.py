@@ -20,7 +20,7 @@ from crash.running import Run, Scenario, fast_folder, record
 from crash.scenarios import AFTER_DURABLE, SCENARIOS
 from crash.states import kill_points, power_failure
 
-from pnc_vol.system import CALLS
+from pnc_vol.testing.faults import CALLS
 
 STATES = 24
 CRASH = str(pathlib.Path(__file__).parents[1] / "shared" / "crash")

@@ -10,7 +10,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.drivers.base import CALL_COST, Capabilities, Memory, Wrapper
-from pnc_vol.drivers.stack import register
+from pnc_vol.testing.driver_suite import register
 
 ROWS, COLUMNS = 400, 3000
 

@@ -13,8 +13,7 @@ import pytest
 import xarray
 from xarray.backends import api, plugins
 
-from pnc_vol.xarray.engine import PncVolBackendEntrypoint
-from pnc_vol.xarray.writing import to_netcdf
+from pnc_vol import to_netcdf
 
 ENGINE = "pnc_vol"
 
@@ -34,7 +33,7 @@ def _swapped(original: Any) -> Any:
 
 
 def _guess(original: Any) -> Any:
-    ours = PncVolBackendEntrypoint()
+    ours = plugins.list_engines()[ENGINE]
 
     def guess(spec: Any, *args: Any, **kwargs: Any) -> Any:
         return ENGINE if ours.guess_can_open(spec) else original(spec, *args, **kwargs)
