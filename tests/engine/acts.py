@@ -73,11 +73,14 @@ def new_name(chance: random.Random, model: Model) -> str:
             return path
 
 
-def some_data(chance: random.Random, model: Model, wanted: Callable[[Data], bool] = lambda data: True) -> str:
-    """The path of a dataset."""
+def some_data(
+    chance: random.Random, model: Model, wanted: Callable[[Data], bool] = lambda data: True
+) -> tuple[str, Data]:
+    """A dataset, with its path."""
     names = [path for path in model.paths(Data) if wanted(model.objects[path])]
     need(names)
-    return chance.choice(names)
+    path = chance.choice(names)
+    return path, model.objects[path]
 
 
 def may_scale(data: Data) -> bool:
@@ -263,8 +266,7 @@ class resize:
     """`Dataset.resize` along one axis."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path = some_data(chance, model, lambda data: data.maxshape != data.shape or None in data.maxshape)
-        data = model.data(path)
+        path, data = some_data(chance, model, lambda data: data.maxshape != data.shape or None in data.maxshape)
         axis = chance.choice([i for i, n in enumerate(data.maxshape) if n is None or n != data.shape[i]] or [0])
         most = data.maxshape[axis]
         old = data.shape[axis]
@@ -417,8 +419,7 @@ class scale:
     """A dimension scale, attached to the first axis of as many elements that is there."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path = some_data(chance, model, lambda data: len(data.shape) == 1 and numeric(data) and may_scale(data))
-        of = model.data(path)
+        path, of = some_data(chance, model, lambda data: len(data.shape) == 1 and numeric(data) and may_scale(data))
         fits = [one for one in model.paths(Data) if one != path and model.data(one) is not of and
                 not model.data(one).scale and model.data(one).shape[:1] == of.shape]  # fmt: skip
         return {"path": path, "to": chance.choice(fits) if fits else None}
@@ -445,8 +446,7 @@ class write:
     """One selection: assigned or posted, from an array or a single value, of the dataset's type or another one."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path = some_data(chance, model)
-        data = model.data(path)
+        path, data = some_data(chance, model)
         at = some_index(chance, data.shape)
         kind = chance.choice(CASTS) if numeric(data) and chance.random() < 0.3 else data.kind
         if kind == "u8":
@@ -473,8 +473,7 @@ class mask:
     """``ds[mask] = values`` and its reading."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path = some_data(chance, model, lambda data: 0 < math.prod(data.shape) < 400 and numeric(data))
-        data = model.data(path)
+        path, data = some_data(chance, model, lambda data: 0 < math.prod(data.shape) < 400 and numeric(data))
         flags = np.array([chance.random() < 0.4 for _ in range(math.prod(data.shape))]).reshape(data.shape)
         return {"path": path, "flags": flags, "values": Values(chance.randrange(97), (int(flags.sum()),), data.kind)}
 
@@ -504,8 +503,7 @@ class write_many:
     """`iput_many`, of boxes."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path = some_data(chance, model, lambda data: bool(data.shape) and 0 not in data.shape and numeric(data))
-        data = model.data(path)
+        path, data = some_data(chance, model, lambda data: bool(data.shape) and 0 not in data.shape and numeric(data))
         starts, counts = boxes(chance, data.shape)
         total = sum(math.prod(count) for count in counts)
         values = Values(chance.randrange(97), (total,), data.kind)
@@ -547,8 +545,7 @@ class decomposed:
     """`iput` of a decomposition: runs of elements of the flattened dataset."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path = some_data(chance, model, lambda data: bool(data.shape) and 0 not in data.shape and numeric(data))
-        data = model.data(path)
+        path, data = some_data(chance, model, lambda data: bool(data.shape) and 0 not in data.shape and numeric(data))
         size = math.prod(data.shape)
         cuts = sorted(chance.sample(range(size + 1), min(size + 1, 2 * chance.randint(1, 3)) // 2 * 2))
         starts, ends = cuts[::2], cuts[1::2]
@@ -582,7 +579,7 @@ class field:
     """One field of a compound dataset."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path = some_data(chance, model, lambda data: data.kind == "compound" and bool(data.shape))
+        path, _ = some_data(chance, model, lambda data: data.kind == "compound" and bool(data.shape))
         return {"path": path, "name": chance.choice("pq"), "value": chance.randrange(1, 90)}
 
     def effect(model: Model, path: str, name: str, value: int) -> Any:
@@ -608,9 +605,9 @@ class read:
     """A selection, in one of the ways to read it."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path = some_data(chance, model)
+        path, data = some_data(chance, model)
         way = chance.choice(("index", "index", "iget", "collective", "astype", "direct"))
-        return {"path": path, "at": some_index(chance, model.data(path).shape), "way": way}
+        return {"path": path, "at": some_index(chance, data.shape), "way": way}
 
     def effect(model: Model, path: str, at: Any, way: str) -> Any:
         found = model.data(path).at(at)
@@ -636,11 +633,11 @@ class post_read:
     """`iget`: it gives the values of this moment, whenever it is waited for."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path = some_data(chance, model)
+        path, data = some_data(chance, model)
         # what another rank has posted in between may be there or not
         need(len(model.waiting) < 4 and not on_ranks(config))
         key = max(model.waiting, default=0) + 1
-        return {"path": path, "at": some_index(chance, model.data(path).shape), "key": key}
+        return {"path": path, "at": some_index(chance, data.shape), "key": key}
 
     def effect(model: Model, path: str, at: Any, key: int) -> None:
         model.waiting[key] = model.data(path).at(at)
@@ -688,9 +685,9 @@ class cancel:
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
         # what a full queue has written stays
         need(config["buffer_size"] >= 1 << 20 and not config["burst_buf_capacity"])
-        path = some_data(chance, model, lambda data: bool(data.shape) and numeric(data))
-        at = some_index(chance, model.data(path).shape)
-        values = Values(chance.randrange(97), index_shape(model.data(path).shape, at), model.data(path).kind)
+        path, data = some_data(chance, model, lambda data: bool(data.shape) and numeric(data))
+        at = some_index(chance, data.shape)
+        values = Values(chance.randrange(97), index_shape(data.shape, at), data.kind)
         need(0 not in values.shape)  # a request without elements is done when it is posted
         return {"path": path, "at": at, "values": values, "whole": chance.random() < 0.4}
 
@@ -788,9 +785,8 @@ class twice:
     """Another handle of the open file, which sees what was posted, and writes."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path = some_data(chance, model, numeric)
+        path, data = some_data(chance, model, numeric)
         need(in_file(config))
-        data = model.data(path)
         return {"path": path, "values": Values(chance.randrange(97), data.shape, data.kind)}
 
     def effect(model: Model, path: str, values: Values) -> Any:

@@ -22,6 +22,7 @@ from typing import Any
 import ranks
 import run
 import troubled_ranks  # noqa: F401
+from events import Tally
 from options import OPTIONS, Config, covering, load_plugins, random_config, ranks_options
 from shrink import kind_of, script, shrunk
 
@@ -64,7 +65,7 @@ def main(given: list[str] | None = None) -> int:
     fixed = dict(_pair(text) for text in args.set)
     event = ranks.EVENTS[args.event](args.states)
     begun, kinds = time.monotonic(), Counter[str]()
-    tally = run.Tally()
+    tally = Tally()
     speaks = args.event != "mpi" or ranks.first()
     gc.freeze()  # what is there before the first program is no garbage of any
     for number, config in enumerate(itertools.islice(configs(args, fixed), args.first + args.programs)):

@@ -22,7 +22,7 @@ def start() -> None:
     global _process
     if _process is None:
         _process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        atexit.register(_process.kill)
+        atexit.register(_process.__exit__, None, None, None)
 
 
 def difference(place: str, model: Any) -> str:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import elsewhere
 import promises
@@ -32,10 +33,23 @@ from crash.states import State
 from interrupts import Interrupts
 from options import in_file, refusal
 from promises import Moment
-from run import Loads, Program, Run, Tally, Wrong, inside, left, said, serial
+from run import Loads, Program, Run, Twinned, Wrong, execute, inside, left, said, twin
 
 import pnc_vol
 from pnc_vol.testing.faults import FaultSystem, StopSystem
+
+
+@dataclass
+class Tally:
+    """What became of programs."""
+
+    programs: int = 0
+    refused: int = 0
+    acts: int = 0
+    states: int = 0
+
+
+UNCOUNTED = Tally()
 
 EVENTS: dict[str, Callable[[int], Any]] = {}
 """By name; `ranks` puts two more here."""
@@ -58,19 +72,22 @@ class Nothing:
     def __init__(self, states: int, name: str) -> None:
         pass
 
-    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
-        serial(program, folder, tally)
+    def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
+        model = execute(program, folder)
+        tally.refused += model is None
+        tally.acts += len(program.steps)
+        if model is not None and crc32(program.seed.encode()) % 4 == 0:
+            try:
+                twin(program)
+            except Exception as error:
+                raise Twinned(f"h5py: {said(error)}") from error
 
 
-def applies(program: Program) -> bool:
-    """Whether a file is on disk, so that something can happen to it."""
-    return in_file(program.config) and refusal(program.config) is None
-
-
-def refuse(tally: Tally | None) -> None:
-    """Count a program to which nothing can happen."""
-    if tally is not None:
-        tally.refused += 1
+def refused(program: Program, tally: Tally) -> bool:
+    """Whether nothing can happen to a program, which is counted: no file is on disk."""
+    applies = in_file(program.config) and refusal(program.config) is None
+    tally.refused += not applies
+    return not applies
 
 
 # --------------------------------------------------------------------------------------------- kill and power
@@ -123,15 +140,13 @@ class Crash:
     def __init__(self, states: int, name: str) -> None:
         self.states, self.kind = states, name
 
-    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
-        if not applies(program):
-            refuse(tally)
+    def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
+        if refused(program, tally):
             return
         recording = recorded(program, folder)
         chance = random.Random(f"{program.seed} {self.kind}")
         for number, state in self.some(recording, chance):
-            if tally is not None:
-                tally.states += 1
+            tally.states += 1
             try:
                 self.look(program, recording, state, folder, chance)
             except Exception as error:
@@ -213,9 +228,11 @@ class Elsewhere:
     def __init__(self, states: int, name: str) -> None:
         self.states = states
 
-    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
-        if not applies(program) or program.config["layout"] not in ("canonical", "blob"):
-            refuse(tally)
+    def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
+        if refused(program, tally):
+            return
+        if program.config["layout"] not in ("canonical", "blob"):
+            tally.refused += 1
             return
         run = Beside(program.config, folder, seed=program.seed)
         run.__dict__.update(chance=random.Random(program.seed), moments=[], looks=0, steps=[])
@@ -232,8 +249,7 @@ class Elsewhere:
                 raise Wrong(f"another process writes after the close: {told}")
         finally:
             run.let_go()
-        if tally is not None:
-            tally.states += run.looks
+        tally.states += run.looks
 
 
 # ------------------------------------------------------------------------------- errors, interrupts, memory
@@ -280,9 +296,8 @@ class Trouble:
         self.states, self.kind = states, name
         self.error = ERRORS.get(name)
 
-    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
-        if not applies(program):
-            refuse(tally)
+    def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
+        if refused(program, tally):
             return
         chance = random.Random(f"{program.seed} {self.kind}")
         if self.error is not None:
@@ -292,8 +307,7 @@ class Trouble:
         for n in sorted(chance.sample(range(1, counted.count + 1), min(self.states, counted.count))):
             trouble = self.at(n, counted, random.Random(f"{program.seed} {n}"))
             self.once(program, inside(folder, str(n)), trouble)
-            if tally is not None:
-                tally.states += trouble.happened
+            tally.states += trouble.happened
 
     def counting(self, chance: random.Random) -> Any:
         """What counts the places at which it can go wrong."""

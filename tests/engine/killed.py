@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 
 import promises
 from acts import Step
-from events import Crashed, applies, event, refuse
+from events import UNCOUNTED, Crashed, Tally, event, refused
 from jobs import Jobs
 from kills import Killing
 from model import Impossible, Model
 from options import logged
 from promises import FLUSHES, Moment
-from run import Program, Run, Tally, World, left, said
+from run import Program, Run, World, left, said
 
 from pnc_vol.testing.faults import CHANGING
 
@@ -114,9 +114,8 @@ class Killed:
     def __init__(self, states: int, name: str) -> None:
         self.states, self.jobs = states, Jobs(on_job)
 
-    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
-        if not applies(program):
-            refuse(tally)
+    def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
+        if refused(program, tally):
             return
         chance, moments = random.Random(f"{program.seed} killed"), moments_of(program)
         counts = self.once(program, folder, "0", moments, chance, 0, 0)
@@ -124,8 +123,7 @@ class Killed:
             victim = chance.choice([rank for rank, count in enumerate(counts) if count])
             call = chance.randint(1, counts[victim])
             killed = self.once(program, folder, str(n + 1), moments, chance, victim, call)
-            if tally is not None:
-                tally.states += not killed
+            tally.states += not killed
 
     def once(
         self, program: Program, folder: str, name: str, moments: list[Moment], chance: Any, victim: int, call: int

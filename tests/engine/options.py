@@ -17,6 +17,8 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,10 +28,11 @@ from pnc_vol.settings.options import Options
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLUGINS = {
-    "rawfiles": "plugin_layout/pnc_vol_rawfiles.py",
-    "verify": "plugin_driver/pnc_vol_verify.py",
-    "zipped": "plugin_store/pnc_vol_zipped.py",
+    "rawfiles": ("plugin_layout", "pnc_vol_rawfiles", "pnc_vol.layout.registry", "RawFiles"),
+    "verify": ("plugin_driver", "pnc_vol_verify", "pnc_vol.drivers.stack", "VerifyDriver"),
+    "zipped": ("plugin_store", "pnc_vol_zipped", "pnc_vol.queue.stores", "ZippedStore.open"),
 }
+"""The examples of other packages' plug-ins: by name, their folder and module, whose `register` takes what of it."""
 
 Config = dict[str, Any]
 
@@ -216,24 +219,11 @@ def random_config(chance: random.Random, table: dict[str, Option] = OPTIONS, fix
 
 def load_plugins(*names: str) -> None:
     """Register the examples of other packages' layouts, drivers and stores."""
-    from pnc_vol.testing.driver_suite import register
-
     for name in names or PLUGINS:
-        path = EXAMPLES / PLUGINS[name]
-        # another test may have loaded it, and taken it out of the registry again
-        module = sys.modules.get(path.stem)
-        if module is None:
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            assert spec is not None
-            assert spec.loader is not None
-            sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-        if name == "rawfiles":
-            module.register(name, module.RawFiles)
-        elif name == "verify":
-            register(name, module.VerifyDriver)
-        else:
-            module.register(name, module.ZippedStore.open)
+        folder, module, room, what = PLUGINS[name]
+        if module not in sys.modules:
+            sys.path.append(str(EXAMPLES / folder))
+        import_module(room).register(name, attrgetter(what)(import_module(module)))
 
 
 def arguments(config: Config, folder: str, mode: str = "w") -> dict[str, Any]:

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any
 
 import virtual_ranks
-from events import EVENTS, event
-from run import Loads, Program, Run, Tally, World, Wrong, created, folder_for_programs, leftovers, others_read, said
+from events import EVENTS, UNCOUNTED, Tally, event
+from run import Loads, Program, Run, World, Wrong, created, folder_for_programs, leftovers, others_read, said
 
 __all__ = ["EVENTS", "first", "launched"]
 
@@ -70,13 +70,12 @@ class Simulated:
     def __init__(self, states: int, name: str) -> None:
         pass
 
-    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
+    def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
         config, load = program.config, Loads()
         work = partial(on_rank, program=program, folder=folder)
         found = virtual_ranks.run(config["ranks"], work, nodes=config["nodes"], timeout=60)
-        if tally is not None:
-            tally.acts += len(program.steps)
-            tally.refused += found[0] is None
+        tally.acts += len(program.steps)
+        tally.refused += found[0] is None
         if found[0] is not None:
             others = random.Random(program.seed).randint(1, 4)
             virtual_ranks.run(others, partial(read_again, run=found[0]), timeout=60)
@@ -97,7 +96,7 @@ class Real:
     def __init__(self, states: int, name: str) -> None:
         pass
 
-    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
+    def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
         from mpi4py import MPI
 
         world = MPI.COMM_WORLD
@@ -117,9 +116,8 @@ class Real:
         told = next(filter(None, world.allgather(told)), "")
         if world.rank == 0:
             shutil.rmtree(shared, ignore_errors=True)
-        if tally is not None:
-            tally.acts += len(program.steps)
-            tally.refused += run is None and not told
+        tally.acts += len(program.steps)
+        tally.refused += run is None and not told
         if told:
             raise OnRanks(told)
 

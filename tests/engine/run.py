@@ -407,16 +407,6 @@ def others_read(run: Run) -> None:
 # -------------------------------------------------------------------------------------------------- many
 
 
-@dataclass
-class Tally:
-    """What became of programs."""
-
-    programs: int = 0
-    refused: int = 0
-    acts: int = 0
-    states: int = 0
-
-
 def folder_for_programs() -> str:
     return tempfile.mkdtemp(prefix="engine", dir=MEMORY if os.path.isdir(MEMORY) else None)
 
@@ -454,17 +444,4 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:400]}{where}"
 
 
-def serial(program: Program, folder: str, tally: Tally | None = None) -> None:
-    """A program without an event, and every fourth with h5py as well."""
-    model = execute(program, folder)
-    if tally is not None:
-        tally.refused += model is None
-        tally.acts += len(program.steps)
-    if model is not None and crc32(program.seed.encode()) % 4 == 0:
-        try:
-            twin(program)
-        except Exception as error:
-            raise Twinned(f"h5py: {said(error)}") from error
-
-
-__all__ = ["Loads", "Program", "Run", "Tally", "World", "Wrong", "attempt", "execute", "made", "serial"]
+__all__ = ["Loads", "Program", "Run", "World", "Wrong", "attempt", "execute", "made"]

@@ -378,7 +378,9 @@ def script(program: Program, told: str = "", *, before: str = "", after: str = "
         head += ["comm = MPI.COMM_WORLD"]
     for name in PLUGINS:
         if name in (config["layout"], config["stack"], config["store"]):
-            head.append(PLUGIN_LINES[name].format(path=str((EXAMPLES / PLUGINS[name]).parent)))
+            where, module, room, what = PLUGINS[name]
+            head += [f"import sys; sys.path.append({str(EXAMPLES / where)!r}); import {module} as plugin"]
+            head += [f"from {room} import register; register({name!r}, plugin.{what})"]
     folder = "tempfile.mkdtemp()"
     if config["ranks"] > 1:
         folder = f"comm.bcast({folder} if comm.rank == 0 else None, 0)"
@@ -395,13 +397,3 @@ def script(program: Program, told: str = "", *, before: str = "", after: str = "
     if "values(" in body:
         head.append(HELPER)
     return "\n".join([*head, *([before] if before else []), body, *([after] if after else []), ""])
-
-
-PLUGIN_LINES = {
-    "rawfiles": "import sys; sys.path.append({path!r}); import pnc_vol_rawfiles as plugin\n"
-    "from pnc_vol.layout import registry; registry.register('rawfiles', plugin.RawFiles)",
-    "verify": "import sys; sys.path.append({path!r}); import pnc_vol_verify as plugin\n"
-    "from pnc_vol.drivers import stack; stack.register('verify', plugin.VerifyDriver)",
-    "zipped": "import sys; sys.path.append({path!r}); import pnc_vol_zipped as plugin\n"
-    "from pnc_vol.queue import stores; stores.register('zipped', plugin.ZippedStore.open)",
-}

@@ -19,6 +19,7 @@ import run
 import shrink
 import troubled_ranks
 from model import NUMBERS
+from other_process import fresh
 from ranks import EVENTS
 
 from pnc_vol.disk.publish import Location
@@ -90,16 +91,16 @@ def test_a_covering_array_has_every_pair() -> None:
     assert all(options.refusal(config) is None for config in found if config["layout"] == "canonical")
 
 
-def test_programs_are_those_of_their_seed() -> None:
-    here = crc32(repr([shrink.script(program) for program in pairs("same")[:10]]).encode())
-    code = (
-        "import test_engine as t, options, shrink, zlib; options.load_plugins(); "
-        f"print(zlib.crc32(repr([shrink.script(p) for p in t.pairs('same')[:10]]).encode()) == {here})"
-    )
-    places = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "shared")]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(places), "PYTHONHASHSEED": "7"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
-    assert done.stdout == "True\n", done.stderr[-500:]
+def tell_scripts() -> None:
+    options.load_plugins()
+    print(crc32(repr([shrink.script(program) for program in pairs("same")[:10]]).encode()))
+
+
+def test_programs_are_those_of_their_seed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    tell_scripts()
+    done = fresh(tell_scripts)
+    assert done.stdout == capsys.readouterr().out, done.stderr[-500:]
 
 
 def test_a_wrong_value_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ from typing import Any
 
 import promises
 import virtual_ranks
-from events import ERRORS, Failing, applies, event, refuse, unheard
+from events import ERRORS, UNCOUNTED, Failing, Tally, Troubled, event, refused, unheard
 from interrupts import Interrupts
 from killed import Left, finished, moments_of
-from run import Loads, Program, Run, Tally, World, Wrong, inside, left, said
+from run import Loads, Program, Run, World, Wrong, inside, left, said
 
 import pnc_vol
 from pnc_vol.file import parting
@@ -162,9 +162,8 @@ class OnOneRank:
     def __init__(self, states: int, name: str) -> None:
         self.states, self.kind = states, name.removeprefix("rank-")
 
-    def __call__(self, program: Program, folder: str, tally: Tally | None = None) -> None:
-        if not applies(program):
-            refuse(tally)
+    def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
+        if refused(program, tally):
             return
         chance, moments = random.Random(f"{program.seed} {self.kind}"), moments_of(program)
         size = program.config["ranks"]
@@ -176,8 +175,7 @@ class OnOneRank:
             rank = chance.randrange(size)
             trouble = self.drawn(rank, counting[rank], len(moments), chance)
             ends = self.once(program, inside(folder, str(n)), moments, {rank: trouble})
-            if tally is not None:
-                tally.states += trouble.happened() or any(one.error for one in ends)
+            tally.states += trouble.happened() or any(one.error for one in ends)
 
     def counting(self, rank: int, chance: random.Random) -> Trouble:
         """What counts the places at which something can happen on a rank."""
@@ -247,10 +245,6 @@ class OnOneRank:
         """No rank may have waited until its time was over."""
         if any(one.startswith("CollectiveTimeout") for one in told):
             raise Wrong(f"ranks waited for the end of their time: {told}")
-
-
-class Troubled(AssertionError):
-    """What trouble on one rank led to is not what is promised."""
 
 
 @event("rank-error")
