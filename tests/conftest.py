@@ -97,6 +97,18 @@ LONG = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def garbage_collected() -> Iterator[None]:
+    """What the tests of a file leave is collected at its end, or never searched again.
+
+    Else it would be closed in the middle of a later test, which counts what is open; and each collection that a test
+    asks for would take seconds at the end of a long run.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def path(tmp_path: pathlib.Path) -> pathlib.Path:
     """Of a file that is not there yet."""
