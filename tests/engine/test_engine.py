@@ -298,11 +298,12 @@ def test_what_happens_to_one_rank_at_length(event: str) -> None:
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
-@pytest.mark.parametrize(("programs", "kills"), [
-    (3, 2), pytest.param(400, 5, marks=[pytest.mark.nightly, pytest.mark.timeout(7200)]),
+@pytest.mark.parametrize(("programs", "kills", "only"), [
+    (3, 2, ()), (2, 2, ("--set", "store=log")), (2, 2, ("--set", "cache=flush_onclose")),
+    pytest.param(400, 5, (), marks=[pytest.mark.nightly, pytest.mark.timeout(7200)]),
 ])  # fmt: skip
-def test_a_rank_of_a_real_job_is_killed(programs: int, kills: int) -> None:
-    command = [Path(__file__).with_name("__main__.py"), "--event", "killed", "--smaller", 0]
+def test_a_rank_of_a_real_job_is_killed(programs: int, kills: int, only: tuple[str, ...]) -> None:
+    command = [Path(__file__).with_name("__main__.py"), "--event", "killed", "--smaller", 0, *only]
     command += ["--programs", programs, "--states", kills]
     done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True)
     assert " 0 failures of 0 kinds" in done.stdout, done.stdout + done.stderr[-2000:]

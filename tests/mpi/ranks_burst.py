@@ -2,7 +2,6 @@
 
 ========================  ======================================================================================
 ``kill VARIANT``          a job that posts and is killed
-``churn VARIANT SEED``    a job that posts and flushes until one rank is killed, at any moment
 ``recover HOW``           what a killed job posted goes to its file, by these ranks
 ``wrong``                 folders that cannot hold a log, and a rank that cannot make its own
 ``info``                  hints by ``MPI.Info``
@@ -98,50 +97,6 @@ def kill(folder: str, variant: str) -> None:
         kept[8:] = model["kept"][8:]
     comm.Barrier()
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-CHURN_FLUSH, CHURN_SLOTS = 23, 40
-
-
-def churn(folder: str, variant: str, seed: str) -> None:
-    """Each rank posts to places of its own, says how many posts returned, and flushes with the others.
-
-    One rank dies of a timer, in a post, in a flush or between them; the launcher then kills the others.
-    """
-    from mpi4py import MPI
-
-    comm, random = MPI.COMM_WORLD, np.random.default_rng(int(seed))
-    options = {"burst_buf": True, "burst_buf_dirname": folder_of(folder, variant, comm.rank)} | LOGGED[variant]
-    f = h5py.File(os.path.join(folder, "x.nc"), "w", driver="mpio", comm=comm, **options)
-    x = f.create_dataset("x", (comm.size, CHURN_SLOTS), "i4")
-    r = f.create_dataset("r", (0, comm.size), "i4", maxshape=(None, comm.size))
-    f.flush()
-    said = os.open(os.path.join(folder, f"said.{comm.rank}"), os.O_WRONLY | os.O_CREAT, 0o600)
-    victim, seconds = int(random.integers(0, comm.size)), float(random.uniform(0.001, 0.15))
-    comm.Barrier()
-    if comm.rank == victim:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-    for i in range(1_000_000):
-        if i % 5 == 0:
-            r.resize(i // 5 + 1, axis=0)
-            r[i // 5, comm.rank] = i + 1
-        else:
-            x[comm.rank, i % CHURN_SLOTS] = i + 1
-        os.pwrite(said, b"%d" % (i + 1), 0)
-        if i % CHURN_FLUSH == 0:
-            f.flush()
-
-
-def churned(rank: int, posts: int) -> tuple[list[int], list[int]]:
-    """What a rank's row of x and its column of r hold after so many posts."""
-    x, r = [0] * CHURN_SLOTS, []
-    for i in range(posts):
-        if i % 5 == 0:
-            r.append(i + 1)
-        else:
-            x[i % CHURN_SLOTS] = i + 1
-    return x, r
 
 
 def recover(how: str, *folders: str) -> None:
@@ -283,5 +238,5 @@ def info(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    case = {"kill": kill, "churn": churn, "recover": recover, "wrong": wrong, "info": info}[sys.argv[1]]
+    case = {"kill": kill, "recover": recover, "wrong": wrong, "info": info}[sys.argv[1]]
     case(*sys.argv[2:])

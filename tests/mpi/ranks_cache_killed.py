@@ -1,16 +1,13 @@
-"""Ranks that write through caches until they are killed: ``ranks_cache_killed.py PATH NVM OPTIONS [RANK CALL]``.
+"""Ranks that write through caches until they are killed: ``ranks_cache_killed.py PATH NVM OPTIONS``.
 
-NVM may have ``{rank}`` in it. RANK is killed at its system call with the number CALL, whichever thread makes it; the
-launcher then kills the others. Without it, whoever started the job kills ranks.
+NVM may have ``{rank}`` in it. Whoever started the job kills the ranks.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
-from kills import Killing
 from mpi4py import MPI
 
 import pnc_vol
@@ -29,14 +26,11 @@ def say(text: str) -> None:
 say(str(os.getpid()))
 options, _, below = options.partition("|")
 driver = f"cache({options.strip(', ')}) | {below or 'mpio'}"
-more: dict[str, Any] = {"hints": {"e10_cache_path": nvm.format(rank=RANK)}}
-if sys.argv[4:] and int(sys.argv[4]) == RANK:
-    more["system"] = Killing(int(sys.argv[5]), 0.5)
-with pnc_vol.File(path, "w", comm=WORLD, driver=driver, **more) as f:
+with pnc_vol.File(path, "w", comm=WORLD, driver=driver, hints={"e10_cache_path": nvm.format(rank=RANK)}) as f:
     r = f.create_dataset("r", (0, SIZE, WIDTH), maxshape=(None, SIZE, WIDTH), dtype="f8")
     g = f.create_dataset("g", (SIZE, WIDTH), dtype="i4")
     f.flush()
-    for k in range(int(os.environ.get("PNC_VOL_KILLED_FLUSHES", "1000"))):
+    for k in range(1000):
         r.resize((k + 1, SIZE, WIDTH))
         r[k, RANK] = k + RANK
         g[RANK] = k
