@@ -300,6 +300,7 @@ def test_what_happens_to_one_rank_at_length(event: str) -> None:
 @pytest.mark.skipif(bool(missing()), reason=missing())
 @pytest.mark.parametrize(("programs", "kills", "only"), [
     (3, 2, ()), (2, 2, ("--set", "store=log")), (2, 2, ("--set", "cache=flush_onclose")),
+    (2, 2, ("--set", "layout=blob")),
     pytest.param(400, 5, (), marks=[pytest.mark.nightly, pytest.mark.timeout(7200)]),
 ])  # fmt: skip
 def test_a_rank_of_a_real_job_is_killed(programs: int, kills: int, only: tuple[str, ...]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from mpi4py import MPI
 
 import pnc_vol
 from pnc_vol.errors import PncVolError
-from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem
+from pnc_vol.testing.faults import CHANGING, FaultSystem
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -285,40 +284,7 @@ def one_header_is_older(path: str) -> None:
         holds(mixed, x=old, t=[old, old + 7], new=np.arange(SIZE))
 
 
-class Killing(HookedSystem):
-    """The process is killed at a call that changes a file."""
-
-    at = -1
-
-    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if name in CHANGING:
-            self.at -= 1
-            if not self.at:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return super().call(name, args, kwargs)
-
-
-@scenario
-def killed(path: str) -> None:
-    """A rank is killed at a call; ``PNC_VOL_KILL`` says which rank, and after how many calls."""
-    who, at = map(int, os.environ["PNC_VOL_KILL"].split())
-    system = Killing()
-    with opened(path, system=system) as f, open(f"{path}.acks", "wb", buffering=0) as acks:
-        t = f.create_dataset("t", (0, N * SIZE), "i4", maxshape=(None, N * SIZE))
-        f.flush()
-        if who == RANK:
-            system.at = at
-        for k in range(200):
-            t.resize(k + 1, axis=0)
-            t[k, mine()] = RANK + k
-            if k % 4 == 3:
-                f.create_dataset(f"v{k}", (N * SIZE,), "i4")[mine()] = RANK + k
-            f.flush()
-            if RANK == 0:
-                acks.write(b".")
-
-
-for name in NAMES or [name for name in SCENARIOS if name != "killed"]:
+for name in NAMES or SCENARIOS:
     SCENARIOS[name](os.path.join(HERE, f"{name}.nc"))
     WORLD.Barrier()
     if RANK == 0:
