@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
-import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from kills import killed_job
+from other_process import fresh
 
 import pnc_vol
 
@@ -50,13 +50,15 @@ def test_a_replay_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     ]
 
 
+def ignored_chunks() -> None:
+    warnings.simplefilter("ignore")
+    with pnc_vol.File("x", "w", driver="memory") as f:
+        f.create_dataset("x", (4,), "f4", chunks=(2,))
+
+
 def test_nothing_is_printed_without_a_handler() -> None:
-    script = (
-        "import logging, warnings; warnings.simplefilter('ignore'); import pnc_vol; "
-        "f = pnc_vol.File('x', 'w', driver='memory'); f.create_dataset('x', (4,), 'f4', chunks=(2,)); f.close()"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout + done.stderr == ""
+    done = fresh(ignored_chunks)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_progress_of_a_flush(tmp_path: Path) -> None:
