@@ -10,6 +10,7 @@ which an array follows, so that a program can be printed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -79,12 +80,6 @@ class Values(NamedTuple):
             )
         return numbers.astype(self.kind).reshape(self.shape)
 
-    def text(self) -> str:
-        """As a line of a script has it."""
-        if math.prod(self.shape) > 12 and self.array.dtype.kind in "iufc" and self.kind not in ("pair", "enum"):
-            return f"values({self.start}, {self.shape}, {self.kind!r})"
-        return literal(self.array)
-
 
 HELPER = """def values(start, shape, dtype):
     return (np.arange(start, start + np.prod(shape, dtype=int)) % 97 + 1).astype(dtype).reshape(shape)
@@ -106,8 +101,8 @@ def literal(array: Array) -> str:
         return f"np.full({array.shape}, {array.flat[0].item()!r}, {dtype})"
     if array.size == 0:
         return f"np.zeros({array.shape}, {dtype})"
-    if array.size > 12 and array.dtype.kind in "iuf":
-        first = int(array.flat[0]) - 1
+    if array.size > 12 and array.dtype.kind in "iufc":
+        first = int(array.flat[0].real) - 1
         if np.array_equal(Values(first, array.shape, array.dtype.str).array, array):
             return f"values({first}, {array.shape}, {array.dtype.str!r})"
     if array.dtype.names:
@@ -324,18 +319,20 @@ def difference(got: Any, wanted: Any) -> str:
     return f"{wrong}: {list(place)} is {got[place]!r}, not {wanted[place]!r}"
 
 
+def objects_of(h: Any, group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """All objects in a group by their paths, and soft links as such."""
+    for name in group:
+        where = f"{path}/{name}" if path else name
+        link = group.get(name, getlink=True)
+        found = link if isinstance(link, h.SoftLink) else group[name]
+        yield where, found
+        if isinstance(found, h.Group):
+            yield from objects_of(h, found, where)
+
+
 def whole_difference(h: Any, f: Any, model: Model) -> str:
     """Where a file is not the model: names, kinds, shapes, values, attributes."""
-    names: list[str] = []
-
-    def walk(group: Any, path: str) -> None:
-        for name in group:
-            where = f"{path}/{name}" if path else name
-            names.append(where)
-            if group.get(name, getclass=True, getlink=True) is h.HardLink and isinstance(group[name], h.Group):
-                walk(group[name], where)
-
-    walk(f, "")
+    names = [path for path, _ in objects_of(h, f)]
     wanted = [path for path in model.objects if path]
     if sorted(names) != sorted(wanted):
         return f"it has {sorted(set(names) - set(wanted))} and lacks {sorted(set(wanted) - set(names))}"

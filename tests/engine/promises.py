@@ -18,7 +18,7 @@ import numpy as np
 import virtual_ranks
 from acts import ACTS, Step, parts_of
 from crash.promise import Contents, broken, plain
-from model import Data, Impossible, Model
+from model import Data, Impossible, Model, objects_of
 from options import arguments, cached, logged, refusal
 from run import Run, World, Wrong, leftovers
 
@@ -66,24 +66,15 @@ def seen(f: Any) -> Contents:
     datasets: dict[str, Any] = {}
     attrs: dict[str, Any] = {}
     groups: set[str] = set()
-
-    def walk(group: Any, path: str) -> None:
-        attrs.update({f"{path}@{key}": _listed(value) for key, value in group.attrs.items() if key not in _OWN})
-        for name in group:
-            where = f"{path}/{name}" if path else name
-            link = group.get(name, getlink=True)
-            if isinstance(link, pnc_vol.SoftLink):
-                groups.add(f"{where} -> {link.path}")
-                continue
-            found = group[name]
-            if isinstance(found, pnc_vol.Group):
-                groups.add(where)
-                walk(found, where)
-                continue
-            datasets[where] = plain(np.asarray(found[()]))
-            attrs.update({f"{where}@{key}": _listed(value) for key, value in found.attrs.items() if key not in _OWN})
-
-    walk(f, "")
+    for path, found in (("", f), *objects_of(pnc_vol, f)):
+        if isinstance(found, pnc_vol.SoftLink):
+            groups.add(f"{path} -> {found.path}")
+            continue
+        attrs |= {f"{path}@{key}": _listed(value) for key, value in found.attrs.items() if key not in _OWN}
+        if isinstance(found, pnc_vol.Dataset):
+            datasets[path] = plain(np.asarray(found[()]))
+        elif path:
+            groups.add(path)
     return Contents(datasets, attrs, frozenset(groups))
 
 

@@ -226,7 +226,7 @@ def code(value: Any) -> str:
     if isinstance(value, Spoken):
         return value._name()
     if isinstance(value, Values):
-        return value.text()
+        return literal(value.array)
     if isinstance(value, (np.ndarray, np.generic)):
         return literal(np.asarray(value)) + ("" if np.ndim(value) else "[()]")
     if isinstance(value, str) and len(value) > 60 and value == value[:5] * (len(value) // 5):
@@ -276,7 +276,7 @@ class Speaking:
     _inside_twice = False
 
     def given(self, values: Values) -> Any:
-        return Spoken(self.script, values.text() if values.shape else f"{values.text()}[()]")
+        return Spoken(self.script, literal(values.array) + ("" if values.shape else "[()]"))
 
     def same(self, got: Any, expected: Any) -> None:
         self.script.add(f"np.testing.assert_array_equal({code(got)}, {code(expected)})")
