@@ -22,7 +22,8 @@ def start() -> None:
     global _process
     if _process is None:
         _process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        atexit.register(_process.__exit__, None, None, None)
+        atexit.register(_process.__exit__, None, None, None)  # after the next one
+        atexit.register(_process.kill)
 
 
 def difference(place: str, model: Any) -> str:
