@@ -71,7 +71,9 @@ def fill(
             return {}
         asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys()
     else:
-        asked = (target.added_to(placed) if not lost else None) or target.uids
+        # What was there before, and is of fixed shape, is not even looked at.
+        fresh = None if lost else target.added_to(placed)
+        asked = fresh or sorted((target.header_uids - placed.header_uids) | target.record_uids.keys() | lost.keys())
         if zeros_left:
             # What reads as zero needs no look, but where something else should be read.
             asked = [uid for uid in asked if fillvalue_of(tree.datasets, uid) is not None]

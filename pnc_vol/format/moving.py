@@ -14,7 +14,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -92,23 +92,22 @@ def moves(old: Header, new: Header, origin: Sequence[int | None]) -> Moves:
     DefinitionError
         A carried variable changed its type or its number of dimensions.
     """
-    single: list[tuple[int, int, int]] = []
-    by_record: list[tuple[int, int, int]] = []
-    parts: list[tuple[Int64, Int64, Int64]] = []
+    parts: list[tuple[Int64, Int64, Int64]] = [_NOTHING]
+    by_record: list[tuple[Int64, Int64, Int64]] = [_NOTHING]
     steps = record_size(old), record_size(new)
     records = min(old.numrecs, new.numrecs)
-    for piece, src, dst in _carried(old, new, origin):
-        outer, length = piece.outer, piece.length
+    for piece, begins in _carried(old, new, origin):
+        src, dst = np.array(begins, np.int64).reshape(-1, 2).T
+        outer, whole = piece.outer, np.full(src.size, max(piece.length, piece.padded), np.int64)
         if not outer:
-            single.append((src, dst, max(length, piece.padded)))
+            parts.append((src, dst, whole))
         elif len(outer) == 1 and (*piece.src_strides[:1], *piece.dst_strides[:1]) == steps and outer[0] == records:
-            by_record.append((src, dst, max(length, piece.padded)))
+            by_record.append((src, dst, whole))
         else:
             parts.append(_expand(piece, src, dst))
-    parts.append(_columns(single))
-    if by_record:
-        parts.append(_repeat(_merge(*_columns(by_record)), records, *steps))
-    return _merge(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    if len(by_record) > 1:
+        parts.append(_repeat(_merge(*_joined(by_record)), records, *steps))
+    return _merge(*_joined(parts))
 
 
 def needs_move(old: Header, new: Header, origin: Sequence[int | None]) -> bool:
@@ -212,20 +211,25 @@ _NO_VAR = Var("", (), (), -1)
 """Has a type that no variable has."""
 
 
-def _carried(old: Header, new: Header, origin: Sequence[int | None]) -> Iterator[tuple[_Carried, int, int]]:
-    """Each variable that carries on with its begins in the old and in the new file."""
+def _carried(old: Header, new: Header, origin: Sequence[int | None]) -> list[tuple[_Carried, list[int]]]:
+    """The kinds of variables that carry on, each with the begins of its variables in the old and in the new file."""
     steps = record_size(old), record_size(new)
-    known: dict[tuple[tuple[int, ...], tuple[int, ...], int], _Carried] = {}
-    for i, source in enumerate(origin):
-        if source is None or old.vars[source].begin < 0:
+    known: dict[tuple[tuple[int, ...], tuple[int, ...], int, int], tuple[_Carried, list[int]]] = {}
+    before, after = _NO_VAR, _NO_VAR
+    begins: list[int] = []
+    for source, b in zip(origin, new.vars, strict=True):
+        a = before if source is None else old.vars[source]
+        if source is None or a[4] < 0:
             continue
-        a, b = old.vars[source], new.vars[i]
-        key = (a.dims, b.dims, b.type)
-        piece = known.get(key)
-        if piece is None or a.type != b.type:
-            piece = known[key] = _compare(old, a, new, b, steps)
-        if 0 not in piece.common:
-            yield piece, a[4], b[4]
+        # Many variables have the dimensions and the type of the one before them.
+        if a[1] is not before[1] or b[1] is not after[1] or a[3] != before[3] or b[3] != after[3]:
+            key = a[1], b[1], a[3], b[3]
+            if key not in known:
+                known[key] = _compare(old, a, new, b, steps), []
+            begins = known[key][1]
+            before, after = a, b
+        begins += a[4], b[4]
+    return [found for found in known.values() if 0 not in found[0].common]
 
 
 def _compare(old: Header, a: Var, new: Header, b: Var, steps: tuple[int, int]) -> _Carried:
@@ -251,9 +255,9 @@ def _compare(old: Header, a: Var, new: Header, b: Var, steps: tuple[int, int]) -
     return _Carried(common, there, here, padded, common[:k], length)
 
 
-def _expand(piece: _Carried, begin: int, new_begin: int) -> tuple[Int64, Int64, Int64]:
-    """One run for each index of the outer dimensions."""
-    src, dst, k = np.array([begin], np.int64), np.array([new_begin], np.int64), len(piece.outer)
+def _expand(piece: _Carried, src: Int64, dst: Int64) -> tuple[Int64, Int64, Int64]:
+    """One run for each index of the outer dimensions of variables that begin there."""
+    k = len(piece.outer)
     for n, a, b in zip(piece.outer, piece.src_strides[:k], piece.dst_strides[:k], strict=True):
         index = np.arange(n, dtype=np.int64)
         src = (src[:, None] + index * a).ravel()
@@ -261,9 +265,12 @@ def _expand(piece: _Carried, begin: int, new_begin: int) -> tuple[Int64, Int64, 
     return src, dst, np.full(src.size, piece.length, np.int64)
 
 
-def _columns(rows: list[tuple[int, int, int]]) -> tuple[Int64, Int64, Int64]:
-    table = np.array(rows, np.int64).reshape(-1, 3)
-    return table[:, 0], table[:, 1], table[:, 2]
+_NOTHING = (np.empty(0, np.int64),) * 3
+
+
+def _joined(parts: Sequence[tuple[Int64, Int64, Int64]]) -> tuple[Int64, Int64, Int64]:
+    src, dst, length = map(np.concatenate, zip(*parts, strict=True))
+    return src, dst, length
 
 
 def _repeat(record: Moves, records: int, src_step: int, dst_step: int) -> tuple[Int64, Int64, Int64]:

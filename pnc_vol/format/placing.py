@@ -238,12 +238,15 @@ def grow(
 
 
 class _Keeper:
-    """Tries to place `new` around the variables that it carries on from `old`, which stay."""
+    """Tries to place `new` around the variables that it carries on from `old`, which stay.
+
+    need : int, bytes of the header: what lies below moves.
+    """
 
     def __init__(
         self, old: Header, new: Header, origin: Sequence[int | None], how: Alignment, need: int, region: int
     ) -> None:
-        self.old, self.new, self.origin, self.how = old, new, origin, how
+        self.old, self.new, self.origin, self.how, self.need = old, new, origin, how, need
         self.sizes = inner_sizes(new)
         self.records = record_vars(new)
         # A dimension that both have, by the same number, needs no second look.
@@ -311,7 +314,7 @@ class _Keeper:
                     if not self._same_rows(i, before):
                         return None
                     last = var, before
-                if end is not None and begin < end:
+                if begin < (self.need if end is None else end):
                     return None
             begins[i] = begin
             end = (begin + sizes[i] + 3) & -4

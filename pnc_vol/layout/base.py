@@ -428,7 +428,8 @@ class Layout(abc.ABC):
             return self
         made = self.anew()
         # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
-        deleted = not self.maps.keys() <= set(uids)
+        # Places that are not made yet are those of the variables of the header.
+        deleted = not (self.header_uids if self._maps is None else self._maps.keys()) <= set(uids)
         old = self.unwritten
         made.unwritten = NeverWritten(old.reads_zero and not deleted, old.stale_gaps or deleted)
         made.adopt(header, uids, datasets)

@@ -177,8 +177,9 @@ class CanonicalLayout(Layout):
 
 def _origin(uids: tuple[int, ...], new: tuple[int, ...]) -> list[int | None]:
     """The variable of `uids` that each of `new` carries on, by its number."""
-    at = {uid: i for i, uid in enumerate(uids)}
-    return [at.get(uid) for uid in new]
+    if uids == new:
+        return list(range(len(uids)))
+    return list(map(dict(zip(uids, range(len(uids)), strict=True)).get, new))
 
 
 class EarlyPlaces:
