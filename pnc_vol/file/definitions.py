@@ -99,7 +99,7 @@ class Definitions:
             tree.all_groups = [], True
         self.flat = Flat(header, layout.uids, None, None, lengths_of(tree.datasets), {}, set())
         self.flat_version, self.with_begins = tree.version, (self.flat, header)
-        tree.changed = Changes(set(), {}, [])
+        tree.changed = Changes(set(), {}, [], {})
 
     def decompose(self, node: DatasetNode, owned: Decomposition) -> None:
         """Note which elements of a dataset this process owns.
@@ -153,7 +153,7 @@ class Definitions:
         if self.flat is None or self.flat_version != tree.version:
             self.flat = self._changed(layout) or self.make_header()
             self.flat_version = tree.version
-            tree.changed = Changes(set(), {}, [])
+            tree.changed = Changes(set(), {}, [], {})
         return self.flat
 
     def _order_by_place(self, layout: Layout) -> None:
@@ -210,7 +210,9 @@ class Definitions:
             return None
         check_limits(new.header)
         if stays and (new.header.facts is old.header.facts or _fits(old, new, layout)):
-            self.with_begins, self.same_places = (new, new.header), new.header
+            # Without some variables the places are those of another layout.
+            self.with_begins = new, new.header
+            self.same_places = new.header if len(new.uids) >= len(old.uids) else None
         return new
 
     def lay_out(self, flat: Flat, disk: StoredFile, *, closing: bool = False) -> Header:
@@ -311,7 +313,7 @@ def _fits(old: Flat, new: Flat, layout: Layout) -> bool:
     region, size, n = layout.region.first, header_size(new.header), len(old.uids)
     # Without variables the file ends with its header, which may not become shorter like this.
     fits = size >= header_size(old.header) if region is None else size <= region
-    return fits and (len(new.uids) == n or new.header.vars[n].begin >= 0)
+    return fits and (len(new.uids) <= n or new.header.vars[n].begin >= 0)
 
 
 def _no_begins(_new: Header) -> None:

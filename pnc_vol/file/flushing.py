@@ -344,11 +344,7 @@ def _use_layout(
     if not (header.numrecs or target.data_end(header)) and header_size(header) < len(disk.header_bytes):
         # Without data the file ends with its header.
         disk.note_longer()
-    elif (
-        not target.same_places(placed)
-        and target.added_to(placed) is None
-        and not placed.maps.keys() <= set(target.uids)
-    ):
+    elif not target.same_places(placed) and target.added_to(placed) is None and placed.has_more_than(target.uids):
         disk.note_longer()
     copy: Copy | None = None
     stays = target.same_places(placed) and disk.uids is target.uids

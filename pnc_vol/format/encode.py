@@ -24,7 +24,7 @@ from itertools import pairwise
 from operator import attrgetter, itemgetter
 from struct import pack_into
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,8 @@ __all__ = [
     "unplaced",
     "with_changes",
     "with_zero_begins",
+    "without",
+    "without_vars",
 ]
 
 Parts = Sequence[tuple[int, int, int]]
@@ -189,6 +191,9 @@ def encode_after(before: Header, encoded: bytes, new: Header) -> bytes:
         known: Encoded = new.facts.encoded or _encoded(new)
         made = known.bytes_of(new)
     return encoded if made == encoded else made
+
+
+T = TypeVar("T")
 
 
 @cache
@@ -382,6 +387,41 @@ def with_changes(
     made.facts.encoded = _changed(header, made, sorted(own))
     made.facts.inner_sizes = inner_sizes(header) + inner_sizes(new) if added else facts.inner_sizes
     made.facts.record_vars, made.facts.within_limits = facts.record_vars, facts.within_limits
+    return made
+
+
+def without(items: tuple[T, ...], gone: Sequence[int]) -> tuple[T, ...]:
+    """All but those of some numbers, which ascend."""
+    left = list(items)
+    for i in reversed(gone):
+        del left[i]
+    return tuple(left)
+
+
+def without_vars(header: Header, gone: Sequence[int]) -> Header:
+    """The same definitions without the variables of some numbers, which ascend; nothing is encoded anew for that.
+
+    Examples
+    --------
+    >>> old = Header(5, vars=(Var("a", (), (), 6, 176), Var("b", (), (), 6, 184)))
+    >>> encode(without_vars(old, [0])) == encode(Header(5, vars=(Var("b", (), (), 6, 184),)))
+    True
+    """
+    writer, known, facts = _HeaderWriter(WIDTHS[header.version]), _encoded(header), header.facts
+    made = Header(header.version, header.numrecs, header.dims, header.attrs, without(header.vars, gone))
+    at, carried = known.at, known.begins_of(header.vars)
+    start, listing = int(at[1]), writer.listing(VARIABLE, len(made.vars))
+    changes = [_Change(start, start + len(listing), listing)]
+    changes += [_Change(int(at[i + 2]), int(at[i + 3]), b"") for i in gone]
+    base = known.body()
+    known.base, known.changes = b"", ()
+    made.facts.encoded = Encoded(
+        np.delete(_moved(at, changes), np.array(gone) + 2), _pieces(base, changes), made.vars,
+        carried - sum(i < carried for i in gone), base, changes,
+    )  # fmt: skip
+    made.facts.inner_sizes = list(without(tuple(inner_sizes(header)), gone))
+    made.facts.record_vars = None if facts.record_vars else facts.record_vars
+    made.facts.within_limits = facts.within_limits
     return made
 
 

@@ -428,8 +428,7 @@ class Layout(abc.ABC):
             return self
         made = self.anew()
         # What a deleted variable leaves behind may lie where a new one comes, and behind the data.
-        # Places that are not made yet are those of the variables of the header.
-        deleted = not (self.header_uids if self._maps is None else self._maps.keys()) <= set(uids)
+        deleted = self.has_more_than(uids)
         old = self.unwritten
         made.unwritten = NeverWritten(old.reads_zero and not deleted, old.stale_gaps or deleted)
         made.adopt(header, uids, datasets)
@@ -465,6 +464,11 @@ class Layout(abc.ABC):
         # Most are the same objects: that takes few nanoseconds for each.
         same = self.uids[:n] == other.uids and own.vars[:n] == its.vars and own.dims[: len(its.dims)] == its.dims
         return self.uids[n:] if same else None
+
+    def has_more_than(self, uids: tuple[int, ...]) -> bool:
+        """Whether a variable that has a place is none of `uids`."""
+        # Places that are not made yet are those of the variables of the header.
+        return not (self.header_uids if self._maps is None else self._maps.keys()) <= set(uids)
 
     def _with_header(self, header: Header) -> Layout:
         made = object.__new__(type(self))

@@ -26,7 +26,7 @@ from pnc_vol.format.model import Dim
 from pnc_vol.mapping.names import legal_name
 from pnc_vol.mapping.tree import Axis, DatasetNode
 
-__all__ = ["DimBook", "is_nameless", "label_of"]
+__all__ = ["DimBook", "is_nameless", "label_of", "may_be_made"]
 
 _NAMELESS = re.compile(r"dim_(\d+)(_\d+)?|record(_\d+)?")
 
@@ -48,6 +48,17 @@ def is_nameless(name: str, size: int) -> bool:
     if found is None:
         return False
     return size == 0 if found[1] is None else size != 0 and found[1] == str(size)
+
+
+def may_be_made(name: str) -> bool:
+    """True if a dimension without a name could be given this one, unless a variable has it.
+
+    Examples
+    --------
+    >>> may_be_made("dim_3_2"), may_be_made("record_2"), may_be_made("lat")
+    (True, True, False)
+    """
+    return _NAMELESS.fullmatch(name) is not None
 
 
 def label_of(name: str, size: int) -> str:
@@ -143,6 +154,10 @@ class DimBook:
                 return False
             self._plain.add(node.cdf_name)
         return True
+
+    def go_plain(self, node: DatasetNode) -> None:
+        """Take note that a dataset that is no scale has gone, whose name no dimension has or could be given."""
+        self._plain.discard(node.cdf_name)
 
     def in_order(self, before: tuple[Dim, ...], spare: Container[str]) -> tuple[tuple[Dim, ...], list[int] | None]:
         """The dimensions in the order of an earlier header, and what becomes of each index (None: nothing).

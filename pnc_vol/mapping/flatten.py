@@ -9,7 +9,7 @@ Rules
 2. A marker holds only what `mapping.unflatten` would not find out without it.
 3. Attributes that nobody changed are passed on as the bytes they were read as.
 4. What comes of a change is what would be made of the whole tree; where that is not sure, all is made anew; so it is
-   where a variable goes or is renamed: all that is behind it moves, in the header and in tables, so little is saved.
+   where a variable is renamed, or goes together with other changes.
    Of a file as it was read (`Flat.book` is None) the variables that nobody changed stay as they are there.
 5. Record datasets are counted by their length. The length of a dataset is in its marker only if it is not the number of
    records of the file, so that others change only if they have, or had, that number.
@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from pnc_vol.format.encode import with_changes
+from pnc_vol.format.encode import with_changes, without, without_vars
 from pnc_vol.format.model import BYTE, CHAR, DOUBLE, FLOAT, Attr, Dim, Header, Var
 from pnc_vol.mapping import conventions
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fill
-from pnc_vol.mapping.dimensions import DimBook
+from pnc_vol.mapping.dimensions import DimBook, may_be_made
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, dump_marker, legal_name, variable_name
 from pnc_vol.mapping.tree import DatasetNode, Tree
@@ -418,6 +419,9 @@ def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None])
     if changed.added and any(node.maxshape is not None for node in changed.added):
         # One that grew since is among those that were resized, too.
         return None
+    if changed.removed:
+        alone = not (changed.attributes or changed.resized or changed.added)
+        return _without(flat, changed.removed) if alone else None
     nodes = {node.uid: node for node in changed.attributes if isinstance(node, DatasetNode)}
     grouped = len(nodes) < len(changed.attributes)
     for node in changed.added:
@@ -460,6 +464,29 @@ def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None])
         if flat.numbers:
             flat.numbers.update(zip(uids[len(flat.uids) :], range(len(flat.uids), len(uids)), strict=True))
     return flat._replace(header=header, uids=uids, lengths=lengths)
+
+
+def _without(flat: Flat, removed: dict[int, DatasetNode]) -> Flat | None:
+    """What is left when plain datasets of the root go; None if that may change the dimensions of others.
+
+    They do not where all of a variable's dimensions are those of one before it, and its name is that of none.
+    """
+    header = flat.header
+    if len(removed) > _MANY:
+        return None
+    gone = sorted(map(flat.uids.index, removed))
+    names = {node.cdf_name for node in removed.values()}
+    if any(map(may_be_made, names)) or not names.isdisjoint(map(itemgetter(0), header.dims)):
+        return None
+    for dims in {header.vars[i].dims for i in gone}:
+        if dims and dims not in map(itemgetter(1), islice(header.vars, gone[0])):
+            return None
+    if flat.book is not None:
+        for node in removed.values():
+            flat.book.go_plain(node)
+    flat.names.difference_update(names)
+    uids = without(flat.uids, gone)
+    return flat._replace(header=without_vars(header, gone), uids=uids, numbers={})
 
 
 def _attrs_of(flat: Flat, node: DatasetNode, old: Var, numrecs: int, *, resized: bool) -> tuple[Attr, ...] | None:

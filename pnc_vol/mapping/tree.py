@@ -202,11 +202,13 @@ DatasetNode.__init__.__defaults__ = (None, None, (), None, "", _NOTHING, NO_PART
 
 
 class Changes(NamedTuple):
-    """What changed since the last header: attributes of objects, records of datasets (what they were), new datasets."""
+    """What changed since the last header: attributes of objects, records of datasets (what they were), new datasets,
+    and datasets that went, by uid."""
 
     attributes: set[Node]
     resized: dict[DatasetNode, int]
     added: list[DatasetNode]
+    removed: dict[int, DatasetNode]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -365,20 +367,29 @@ class Tree:
 
     def remove(self, node: GroupNode | DatasetNode) -> None:
         """Take `node`, and all below it, out of the tree, also as a scale; of `links` knows `mapping.links.remove`."""
-        self._take_out(node, {found.uid for found in walk(node) if isinstance(found, DatasetNode)})
+        self._take_out(node, {found.uid: found for found in walk(node) if isinstance(found, DatasetNode)})
 
     @done_whole
-    def _take_out(self, node: GroupNode | DatasetNode, gone: set[int]) -> None:
+    def _take_out(self, node: GroupNode | DatasetNode, gone: dict[int, DatasetNode]) -> None:
         assert node.parent is not None
         node.parent.children.pop(node.name, None)
         for uid in gone:
             self.datasets.pop(uid, None)
-        if gone:
+        if any(found.scale is not None for found in gone.values()):
             for left in self.datasets.values():
                 for axis in left.made_axes or ():
                     if axis.scales:
                         axis.scales = [scale for scale in axis.scales if scale.uid not in gone]
-        self.touch()
+        changed = self.changed
+        plain = isinstance(node, DatasetNode) and len(gone) == 1 and node.scale is None and node.maxshape is None
+        alone = node.parent is self.root and self.root.order is None and not self.links
+        if changed is None or not (plain and alone) or node in changed.added:
+            self.touch()
+        else:
+            # Nothing else in the header tells of it, but for its dimensions.
+            self.version += 1
+            changed.attributes.discard(node)
+            changed.removed.update(gone)
 
     def take_back(self, first: int, above: GroupNode | None, name: str) -> None:
         """Undo that `above` got something new of that name, however far it came; `first`: `next_uid` before that."""
