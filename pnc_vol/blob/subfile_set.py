@@ -352,7 +352,9 @@ class SubfileSet(BlobSet[BlobFiles]):
 
         def data() -> Written:
             try:
-                step()
+                # What fails here on one rank is told to those of all subfiles, as they all come to the next exchange.
+                with self.comm.errors_shared():
+                    step()
             except Exception as error:
                 if self.comm.in_step(error):
                     known.append(error)

@@ -51,7 +51,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pnc_vol.errors import RequestFailure
+from pnc_vol.errors import RequestFailure, SyncError
 from pnc_vol.file.epochs import fall_back
 from pnc_vol.file.filling import LeftToPosts, fill, fill_failed
 from pnc_vol.file.flush_data import before_data, check_failures, write_data
@@ -228,7 +228,11 @@ def _flush_set(
         encoded = encode(target.header, check=False)
         for tell in disk.before_header:
             tell(encoded)
-    file_set.flush(session, batches, agreed, write, durable=durable, carried=carried, closing=closing)
+    try:
+        file_set.flush(session, batches, agreed, write, durable=durable, carried=carried, closing=closing)
+    except SyncError as reason:
+        disk.note_sync_error(reason)
+        raise
     phases.end("data")
     header = target.header
     if lowest is not None:

@@ -149,6 +149,24 @@ def test_a_failed_fsync_of_the_data_is_remembered(path: pathlib.Path) -> None:
             f.flush(durable=True)
 
 
+@pytest.mark.parametrize("subfiles", [1, 2])
+@pytest.mark.parametrize("nth", range(1, 4))
+def test_a_close_of_a_set_after_a_failed_fsync_writes_all_the_same(
+    path: pathlib.Path, subfiles: int, nth: int
+) -> None:
+    system = FaultSystem(fail_at=0, errno=errno.EIO, calls={"fdatasync"})
+    f = pnc_vol.File(path, "w", system=system, durable=True, layout="blob", subfiles=subfiles)
+    f["x"] = [1]
+    system.fail_at = system.count + nth
+    with pytest.raises(pnc_vol.errors.SyncError):
+        f.flush()
+    f["y"] = [2, 3]
+    with pytest.raises(pnc_vol.errors.SyncError, match="durability is no longer promised"):
+        f.close()
+    with pnc_vol.File(path) as f:
+        assert (f["x"][0], f["y"][:].tolist()) == (1, [2, 3])
+
+
 @pytest.mark.parametrize("log", [False, True])
 def test_a_close_after_a_failed_fsync_writes_all_the_same(path: pathlib.Path, log: bool) -> None:
     system = FaultSystem(fail_at=0, errno=errno.EIO, calls={"fdatasync"})
