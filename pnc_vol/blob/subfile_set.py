@@ -237,7 +237,9 @@ class SubfileSet(BlobSet[BlobFiles]):
             for member in self.members:
                 if member.number:
                     step = partial(self._flush_member, member.session, step, done, durable=durable, carried=carried)
-            step()
+            # The ranks of all subfiles come to the next exchange, also those that share subfile 0 with this one.
+            with self.comm.errors_shared():
+                step()
             # Subfile 0 says what the set contains, so its header is written when all other subfiles are complete.
             self.comm.agree("flush subfiles")
 
@@ -303,7 +305,7 @@ class SubfileSet(BlobSet[BlobFiles]):
         self, layout: BlobLayout, uids: tuple[int, ...], new: Agreed, write: WriteData, done: list[Written]
     ) -> None:
         """Write maps and data, after all ranks have exchanged the headers that place them (collective)."""
-        # The ranks of the other subfiles wait here as well, and not only those that share a subfile's session.
+        # What fails on one rank is told to those of all subfiles, as they all come to the next exchange.
         with self.comm.errors_shared():
             if new.other_subfiles:
                 # Caches may hold fill values for the places that other ranks write next, round the caches.
@@ -317,6 +319,14 @@ class SubfileSet(BlobSet[BlobFiles]):
                         # The ranks of other subfiles look there where elements are.
                         member.session.disk.driver.drain()
             done.append(write(pieces=new.pieces))
+            copies = self.count > 1 and bool(self._decided.copies)
+            if copies:
+                for member in self.members:
+                    if member.number == 0:
+                        # What this rank holds of them others are about to read from the file.
+                        member.session.disk.driver.drain()
+                self.comm.agree("flush copies")
+        if copies:
             self._copy_plain(layout, self._decided)
 
     def _end(self, session: Session, *, carried: bool) -> None:
@@ -352,9 +362,7 @@ class SubfileSet(BlobSet[BlobFiles]):
 
         def data() -> Written:
             try:
-                # What fails here on one rank is told to those of all subfiles, as they all come to the next exchange.
-                with self.comm.errors_shared():
-                    step()
+                step()
             except Exception as error:
                 if self.comm.in_step(error):
                     known.append(error)
@@ -453,14 +461,7 @@ class SubfileSet(BlobSet[BlobFiles]):
         return made if member is self.members[0] else SubfileMap(made.dims, made.dimids, (none,))
 
     def _copy_plain(self, layout: BlobLayout, decided: Agreed) -> None:
-        """Copy what was posted to variables without a map from subfile 0 to the others (collective)."""
-        if self.count == 1 or not decided.copies:
-            return
-        for member in self.members:
-            if member.number == 0:
-                # What this rank holds of them others are about to read from the file.
-                member.session.disk.driver.drain()
-        self.comm.agree("flush copies")
+        """Copy what was posted to variables without a map from subfile 0, where it is, to those of this rank."""
         for member in self.members:
             if not member.root or member.number == 0:
                 continue
