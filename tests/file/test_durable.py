@@ -151,9 +151,7 @@ def test_a_failed_fsync_of_the_data_is_remembered(path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("subfiles", [1, 2])
 @pytest.mark.parametrize("nth", range(1, 4))
-def test_a_close_of_a_set_after_a_failed_fsync_writes_all_the_same(
-    path: pathlib.Path, subfiles: int, nth: int
-) -> None:
+def test_a_close_of_a_set_after_a_failed_fsync_writes_all_the_same(path: pathlib.Path, subfiles: int, nth: int) -> None:
     system = FaultSystem(fail_at=0, errno=errno.EIO, calls={"fdatasync"})
     f = pnc_vol.File(path, "w", system=system, durable=True, layout="blob", subfiles=subfiles)
     f["x"] = [1]
