@@ -278,7 +278,7 @@ class RequestPendingError(PncVolError, RuntimeError):
 
 
 class ForkedFileError(PncVolError, RuntimeError):
-    """The file was opened before a fork; only the process that opened it may use it."""
+    """The file was opened before a fork, and the child cannot go on with it: it is written, or not the same any more."""
 
 
 class NotYetError(PncVolError, NotImplementedError):

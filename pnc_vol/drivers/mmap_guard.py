@@ -197,6 +197,15 @@ _lock = threading.Lock()
 _ranges: tuple[_Range, ...] = ()
 
 
+def _renew() -> None:
+    """In a forked child: a thread that is not there may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
 def _enter(found: _Range) -> Any:
     """Stand ready for a fault in this range, in this thread; the signals that were blocked before, if SIGBUS was."""
     global _ranges

@@ -32,6 +32,7 @@
 `header_update`         header, record count, name and length at the end of a flush
 `report`                what a flush did, or would do
 ----------------------  ----------------------------------------------------------------------------
+`after_fork`            a file that is read is opened again in a forked child
 `refreshing`            a reader takes over what a writer flushed
 `closing`               how a session ends
 `open_file`             the session with its verbs: what `api` talks to

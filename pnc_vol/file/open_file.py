@@ -29,9 +29,10 @@ from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
     from pnc_vol.extents.model import Selection
-    from pnc_vol.file import drain, posted_reads, resizing
+    from pnc_vol.file import after_fork, drain, posted_reads, resizing
     from pnc_vol.file.reads import composite_values, fetch
 else:
+    after_fork = late("pnc_vol.file.after_fork")
     resizing, composite_values = late("pnc_vol.file.resizing"), late("pnc_vol.file.reads.composite_values")
     # what the short paths of posts and reads leave to others
     drain, fetch = late("pnc_vol.file.drain"), late("pnc_vol.file.reads.fetch")
@@ -272,6 +273,10 @@ class OpenFile(Session):
         """Let go of the file without a flush and without waiting; the other ranks are told why."""
         with self.lock:
             abort(self, reason)
+
+    def go_on_in_child(self) -> str:
+        """Open a file that is read again, in a forked child; why that cannot be, or "". See `after_fork.go_on`."""
+        return after_fork.go_on(self)
 
     def log_hints(self) -> dict[str, str]:
         """PnetCDF's hints of the burst buffer, as they are in force."""

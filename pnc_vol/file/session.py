@@ -7,7 +7,8 @@ Rules
 1. The definitions (`defs`), what is on disk (`disk`) and what is posted (`posted`) change only by their own methods.
 2. The verbs here are those that operations need of each other: a post that finds the queue full drains it, for one.
    They are abstract, so that each operation is a module that imports none of those that it calls in this way.
-3. A forked child cannot use the file, and its exit does not touch it.
+3. A forked child goes on with a file that is read (`after_fork`), cannot use one that is written, and touches neither
+   at its exit.
 """
 
 from __future__ import annotations
@@ -117,6 +118,8 @@ cost as much as a post."""
 def _forked() -> None:
     for session in _open:
         session.forked = True
+        # a thread that is not in the child may have held it
+        session.lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -140,7 +143,7 @@ class Session(ABC):
         Whether the session writes; a handle that was opened for reading does not, see `registry`.
     counts : dict of str to float, what was done since the file was opened, by name.
     closed : bool
-    forked : bool, True in a child of the process that opened the file.
+    forked : bool, True in a child of the process that opened the file, until the child has opened it again.
     always_durable : bool
         Whether each flush is to be durable; a log on stable storage is begun anew when the file is there too.
     swmr : bool, whether a handle said that others read the file while it is written; see `start_swmr`.
@@ -218,10 +221,8 @@ class Session(ABC):
         """
         if self.closed:
             raise self.closed_error()
-        if self.forked:
-            raise ForkedFileError(
-                f"{self.disk.path}: the file was opened before a fork; open it again in the child process"
-            )
+        if self.forked and (why := self.go_on_in_child()):
+            raise ForkedFileError(f"{self.disk.path}: {why}; open it again in the child process")
 
     def closed_error(self) -> ClosedFileError:
         """What using the file raises when it is closed."""
@@ -314,6 +315,10 @@ class Session(ABC):
     @abstractmethod
     def close(self, *, again: bool = False, unheard: bool = False) -> None:
         """Flush and let go of the file (collective)."""
+
+    @abstractmethod
+    def go_on_in_child(self) -> str:
+        """Open a file that is read again, in a forked child; why that cannot be, or "" if it is open."""
 
     @abstractmethod
     def give_up(self) -> None:

@@ -247,6 +247,12 @@ class Tree:
         self.layout = ""
         """The layout of the data, if they do not lie as the NetCDF classic format has them; see `layout.registry`."""
 
+    def renew_lock(self) -> None:
+        """In a forked child: a thread that is not there may have held the lock of what is not made yet."""
+        unread = getattr(self.datasets, "unread", None)
+        if unread is not None:
+            unread.lock = Lock()
+
     def touch(self) -> None:
         """Say that a definition changed."""
         self.version += 1
