@@ -278,7 +278,7 @@ class RequestPendingError(PncVolError, RuntimeError):
 
 
 class ForkedFileError(PncVolError, RuntimeError):
-    """The file was opened before a fork, and the child cannot go on with it: it is written, or not the same any more."""
+    """The file was opened before a fork, and is written, or not the same any more; open it again in the child."""
 
 
 class NotYetError(PncVolError, NotImplementedError):

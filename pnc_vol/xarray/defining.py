@@ -176,11 +176,15 @@ class Writing:
                 f"region= writes into variables of the file, which has no {next(iter(new))!r}; drop it from the dataset"
             )
         unlimited = _unlimited(part)
-        if there is not None:
-            self._check_fit(new, set(named), there, sizes)
-            unlimited |= {str(dim) for dim in there.get_encoding()["unlimited_dims"]} & set(sizes)
         if self.append_dim is not None and not starts[self.append_dim]:
             unlimited |= {self.append_dim}
+        known = set()
+        if there is not None:
+            self._check_fit(new, set(named), there, sizes)
+            known = {str(dim) for dim in there.get_encoding()["unlimited_dims"]}
+        if new:
+            _check_unlimited(unlimited, known)
+        unlimited |= known & set(sizes)
         encoded = {}
         for name, variable in named.items():
             if there is not None and name in stored:
@@ -323,7 +327,7 @@ class Writing:
             if which:
                 raise ValueError(
                     f"variables with the dimension {behind!r} are {what} would be fill values: {which}; give all of "
-                    "them, or fill_missing=True to have it so"
+                    "them, or fill_missing=True to have it so and to write them later, with region="
                 )
 
     # ------------------------------------------------------------------------------------------ definitions
@@ -376,6 +380,23 @@ class Writing:
             self.lazy.append(StoreJob(source, target, region, apart))
         else:
             self.now.append(StoreJob(np.asarray(source), target, region, apart))
+
+
+def _check_unlimited(asked: set[str], known: set[str]) -> None:
+    """Refuse a second dimension that can grow: the file would have the dimension under the name of the first one.
+
+    Raises
+    ------
+    ValueError
+    """
+    more, both = asked - known, sorted(asked | known)
+    if more and len(both) > 1:
+        whose = f"the file has the unlimited dimension {sorted(known)[0]!r}, and" if known else "unlimited dimensions:"
+        raise ValueError(
+            f"{whose} {', '.join(map(repr, sorted(more)))} {'is' if len(more) == 1 else 'are'} to be unlimited, too: a "
+            "NetCDF classic file has one unlimited dimension. Name it, e.g. unlimited_dims="
+            f"{(sorted(known) or both)[0]!r}; the others have the length that they have now"
+        )
 
 
 def _unlimited(part: GroupPart) -> set[str]:

@@ -6,7 +6,7 @@ Rules
 -----
 1. In the root group a dimension of xarray is a NetCDF dimension of that name, as any engine writes it; so a file
    without groups contains nothing but NetCDF. In other groups, and where NetCDF has no such dimension (one of length 0,
-   a second unlimited one, an unlimited one that is not the first axis), names are labels, and coordinates scales of
+   an unlimited one that is not the first axis), names are labels, and coordinates scales of
    HDF5.
 2. What is a type in this package takes the place of xarray's attribute for it: bool, enums, strings as characters.
 """

@@ -74,8 +74,8 @@ def to_netcdf(
         By variable, as of `xarray.Dataset.to_netcdf`; of a tree, by path of the group and variable. What a classic file
         has no use for (compression, chunks) is not stored.
     unlimited_dims : str or iterable of str, optional
-        Dimensions that can grow; of a tree, by path of the group. By default those in ``data.encoding``. A file has one
-        that grows without its data being laid out anew: the first axis of its variables.
+        The dimension that can grow; of a tree, by path of the group. By default that in ``data.encoding``. NetCDF's
+        classic files have one, so a second one is an error.
     compute : bool
         False writes what is in memory and returns an object of dask that writes the rest and then counts the records.
         If it replaces another file, it has a temporary name until then.
@@ -87,7 +87,7 @@ def to_netcdf(
         dataset's coordinate up in the file, as `xarray.Dataset.to_zarr` does; the coordinate is not written then.
     fill_missing : bool
         With `append_dim`: variables along this dimension that the dataset or the file lacks are filled with fill values
-        where they have none. By default they are an error.
+        where they have none, to be written later with `region`. By default they are an error.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that make this call together, each with its `region`; a new file is then as long as the regions of all.
     progress : bool or callable, optional
@@ -274,13 +274,14 @@ def _check_names(dataset: xarray.Dataset) -> None:
 
 @xarray.register_datatree_accessor("pnc")
 @xarray.register_dataset_accessor("pnc")
+@xarray.register_dataarray_accessor("pnc")
 class PncAccessor:
-    """Methods of this package on an `xarray.Dataset` or `xarray.DataTree`."""
+    """Methods of this package on an `xarray.Dataset`, `xarray.DataArray` or `xarray.DataTree`."""
 
-    def __init__(self, of: xarray.Dataset | xarray.DataTree) -> None:
+    def __init__(self, of: xarray.Dataset | xarray.DataArray | xarray.DataTree) -> None:
         self._of = of
 
     @functools.wraps(to_netcdf)
     def to_netcdf(self, *args: Any, **kwargs: Any) -> Any:
-        """As `pnc_vol.to_netcdf`, of this dataset or tree."""
+        """As `pnc_vol.to_netcdf`, of this dataset, array or tree."""
         return to_netcdf(self._of, *args, **kwargs)

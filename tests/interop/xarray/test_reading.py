@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import threading
 from io import BytesIO
@@ -198,3 +199,26 @@ def test_other_engines_come_first(tmp_path: Path) -> None:
     with pnc_vol.File(tmp_path / "a.nc", "w") as f:
         f["x"] = 1
     assert xr.backends.plugins.guess_engine(str(tmp_path / "a.nc")) == "netcdf4"
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
+def test_forked_workers_read_what_their_parent_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    values = np.arange(24.0).reshape(4, 6)
+    pnc_vol.to_netcdf(xr.Dataset({"t": (("time", "x"), values)}), path)
+    with xr.open_dataset(path, engine="pnc_vol", cache=False) as ds:
+        assert ds["t"][0].values.tolist() == values[0].tolist()
+        _inherited.append(ds)
+        try:
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                assert pool.map(_row, range(4)) == values.tolist()
+        finally:
+            _inherited.clear()
+        assert ds["t"][3].values.tolist() == values[3].tolist()
+
+
+_inherited: list[Any] = []
+
+
+def _row(number: int) -> Any:
+    return _inherited[0]["t"][number].values.tolist()

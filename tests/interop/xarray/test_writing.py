@@ -185,3 +185,56 @@ def test_examples(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     done = doctest.testmod(found, extraglobs=names)
     assert done.attempted
     assert not done.failed
+
+
+def test_a_second_unlimited_dimension_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    ds = xr.Dataset({"a": (("time", "x"), np.ones((2, 3))), "b": ("y", [1.0]), "c": ("time", [1.0, 2.0])})
+    named = r"'time', 'x' are to be unlimited.*one unlimited dimension.*unlimited_dims='time'"
+    with pytest.raises(ValueError, match=named):
+        pnc_vol.to_netcdf(ds, path, unlimited_dims=["time", "x"])
+    # as a file of netCDF-4 is read
+    with pytest.raises(ValueError, match=r"'time', 'y' are to be unlimited"):
+        pnc_vol.to_netcdf(ds.assign().drop_vars("c").pipe(_encoded_as, {"time", "y"}), path)
+    assert not path.exists()
+    pnc_vol.to_netcdf(ds.pipe(_encoded_as, {"time", "y"}), path, unlimited_dims="time")
+    with netCDF4.Dataset(path) as f:
+        assert {name: dim.isunlimited() for name, dim in f.dimensions.items()} == {"time": True, "x": False, "y": False}
+    more = xr.Dataset({"d": ("z", [1.0, 2.0])})
+    with pytest.raises(ValueError, match=r"the file has the unlimited dimension 'time', and 'z' is to be unlimited"):
+        pnc_vol.to_netcdf(more, path, mode="a", unlimited_dims="z")
+    # what exists is not defined anew
+    pnc_vol.to_netcdf(ds[["a", "c"]].pipe(_encoded_as, {"time", "x"}), path, append_dim="time")
+    for engine in ("pnc_vol", "netcdf4"):
+        assert dict(xr.load_dataset(path, engine=engine).sizes) == {"time": 4, "x": 3, "y": 1}
+
+
+def _encoded_as(ds: Any, unlimited: set[str]) -> Any:
+    ds = ds.copy()
+    ds.encoding["unlimited_dims"] = unlimited
+    return ds
+
+
+def test_variables_of_the_same_records_are_appended_by_several_calls(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    first = xr.Dataset(
+        {"t": (("time", "x"), np.ones((1, 2))), "n": ("time", np.array([1], "i4"))}, {"time": [0.0], "x": [5, 6]}
+    )
+    pnc_vol.to_netcdf(first, path, unlimited_dims="time")
+    more = (first + 1).assign_coords(time=[24.0])
+    with pytest.raises(ValueError, match=r"\['n'\].*fill_missing=True.*region="):
+        pnc_vol.to_netcdf(more[["t"]], path, append_dim="time")
+    pnc_vol.to_netcdf(more[["t"]], path, append_dim="time", fill_missing=True)
+    assert xr.load_dataset(path, engine="netcdf4")["n"].values.tolist() == [1, 0]
+    pnc_vol.to_netcdf(more[["n"]], path, region="auto")
+    for engine in ("pnc_vol", "netcdf4"):
+        xr.testing.assert_identical(xr.load_dataset(path, engine=engine), xr.concat([first, more], "time"))
+
+
+def test_one_array_has_the_methods_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    one = xr.Dataset({"t": ("x", [1.0, 2.0])}, {"x": [5, 6]})
+    one["t"].pnc.to_netcdf(path)
+    xr.testing.assert_identical(xr.load_dataset(path, engine="netcdf4"), one)
+    one["t"].rename(None).pnc.to_netcdf(path)
+    xr.testing.assert_identical(xr.load_dataarray(path, engine="pnc_vol"), one["t"].rename(None))
