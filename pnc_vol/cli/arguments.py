@@ -6,8 +6,8 @@ Rules
 -----
 1. A module of verbs has a table ``VERBS``: for each verb a function that declares its arguments, and the verb itself,
    which takes the parsed arguments and returns the exit code. Its docstring is the verb's description.
-2. Options may stand before, between and after files. ``-h`` is help, unless a verb uses it as the tool that it takes
-   after does; ``--help`` always is.
+2. Options may stand before, between and after files. ``--help`` describes all; ``-h`` prints the usage and the first
+   paragraph, unless a verb uses it as the tool that it takes after does.
 3. What is wrong with a command line is one line on standard error, as all errors of this command are; exit code 2.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -96,8 +97,25 @@ class _Layout(argparse.HelpFormatter):
         paragraphs = text.split("\n\n")
         return "\n\n".join(super(_Layout, self)._fill_text(one, width, indent) for one in paragraphs)
 
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        if action.nargs not in ("+", "*"):
+            return super()._format_args(action, default_metavar)
+        (name,) = self._metavar_formatter(action, default_metavar)(1)
+        return f"{name}..." if action.nargs == "+" else f"[{name}...]"
+
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
         super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)
+
+
+class _ShortHelp(argparse.Action):
+    """``-h``: what the verb does, in few lines."""
+
+    def __call__(self, parser: Any, *_: Any) -> NoReturn:
+        first = (parser.description or "").partition("\n\n")[0]
+        width = columns()
+        print(f"{parser.format_usage()}\n{textwrap.fill(' '.join(first.split()), width)}\n")
+        print(textwrap.fill(f"{parser.prog} --help describes the arguments.", width))
+        parser.exit()
 
 
 def parser_of(verb: str) -> tuple[Parser, Callable[[Options], int]]:
@@ -109,8 +127,11 @@ def parser_of(verb: str) -> tuple[Parser, Callable[[Options], int]]:
         conflict_handler="resolve",
     )  # fmt: skip
     # the verb's own -h, declared later, takes the place of this one
-    parser.add_argument("-h", "--help", action="help", help="Print this text.")
+    parser.add_argument("-h", action=_ShortHelp, nargs=0, help=argparse.SUPPRESS)
+    parser.add_argument("--help", action="help", help="Print this text.")
     declare(parser)
+    if isinstance(parser._option_string_actions["-h"], _ShortHelp):
+        parser._option_string_actions["--help"].help = "Print this text; -h prints less."
     return parser, command
 
 

@@ -49,7 +49,7 @@ DENSE = 8
 def _arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", help="A NetCDF classic file; - is standard input.")
     parser.flag("-h", "--header", help="Print the header only, no data.")
-    parser.add_argument("-v", "--variables", metavar="NAME,...", help="Print data of these variables only.")
+    parser.add_argument("-v", "--variables", metavar="NAMES", help="Print data of these variables only (x,y,z).")
     add_allow_sparse(parser)
 
 

@@ -127,7 +127,7 @@ def _replay_arguments(parser: Parser) -> None:
     parser.flag("--any-file", help="Also replay logs of another file that had this name before.")
     parser.flag("--uncounted", help="Also replay entries beyond the count in a log of the C library.")
     parser.add_argument("-o", "--output", metavar="OUT", help="Write what the subfiles of FILE hold to one file.")
-    parser.add_argument("--vars", metavar="NAME,...", help="With -o: these datasets and groups only.")
+    parser.add_argument("--vars", metavar="NAMES", help="With -o: these datasets and groups only.")
     parser.add_argument("--format", help="With -o: CDF-1, CDF-2 or CDF-5 (default).")
     parser.add_argument(
         "--header-reserve", type=at_least(0), metavar="BYTES", help="With -o: bytes to keep free behind the header."

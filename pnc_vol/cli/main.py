@@ -43,7 +43,8 @@ OPTIONS = {
     "--version": "Print the version.",
     "--install-completion": "Let the Tab key complete verbs and options in this shell.",
     "--show-completion": "Print the script that does so.",
-    "-h, --help": "Print this text.",
+    "-h": "Print the names of the verbs.",
+    "--help": "Print this text.",
 }
 
 
@@ -81,8 +82,10 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def _overview(option: str, rest: Sequence[str]) -> int:
     """Carry out an option that stands in place of a verb; the exit code."""
-    if option in ("-h", "--help"):
+    if option == "--help":
         print("\n".join(_help()))
+    elif option == "-h":
+        print("\n".join(_short_help()))
     elif option == "--version":
         # the package is loaded already, as the parent of this module
         print(f"pnc-vol {sys.modules['pnc_vol'].__version__}")
@@ -109,9 +112,24 @@ def columns() -> int:
         return 100
 
 
+_USAGE = "Usage: pnc-vol [OPTIONS] VERB [ARGS]..."
+
+
+def _short_help() -> Iterator[str]:
+    """The lines of the short overview."""
+    yield from (_USAGE, "", ABOUT, "")
+    line = "Verbs:"
+    for name in VERBS:
+        if len(line) + len(name) + 1 > columns():
+            yield line
+            line = " " * 6
+        line += f" {name}"
+    yield from (line, "", "pnc-vol --help says what each does, pnc-vol VERB -h how it is used.")
+
+
 def _help() -> Iterator[str]:
     """The lines of the overview."""
-    yield from ("Usage: pnc-vol [OPTIONS] VERB [ARGS]...", "", f"  {ABOUT}")
+    yield from (_USAGE, "", f"  {ABOUT}")
     verbs = {name: about for name, (_, about) in VERBS.items()}
     for title, table in (("Options", OPTIONS), ("Commands", verbs)):
         yield from ("", f"{title}:")

@@ -276,14 +276,26 @@ def test_a_verb_loads_what_it_needs(tmp_path: Path, words: list[str], unwanted: 
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_short_h_is_help_where_it_is_not_the_header(verb) -> None:
-    for words in (["-h"], ["ls", "-h"], ["convert", "-h"], ["dump", "--help"], ["diff", "--help"], ["run", "-h"]):
-        assert "Usage: pnc-vol" in verb(*words, code=0).out
+def test_short_h_is_a_short_help_where_it_is_not_the_header(verb) -> None:
+    for words in ([], *([name] for name in verbs() if name not in ("dump", "diff"))):
+        short, long = verb(*words, "-h", code=0).out, verb(*words, "--help", code=0).out
+        assert short.startswith(" ".join(["Usage: pnc-vol", *words]))
+        assert len(short.splitlines()) < len(long.splitlines())
+        assert f"{' '.join(['pnc-vol', *words])} --help" in short
+        assert words or set(verbs()) <= set(short.split())
+    assert verb("replay", "-h", code=0).out.splitlines()[-3:] == [
+        "file.",
+        "",
+        "pnc-vol replay --help describes the arguments.",
+    ]
+    for words in (["dump", "--help"], ["diff", "--help"]):
+        assert "header" in verb(*words, code=0).out
     for name in verbs():
         text = verb(name, "--help", code=0).out
         assert text.startswith(f"Usage: pnc-vol {name} ")
         assert ". ." not in text
         assert ".." not in text.replace("...", "")
+        assert not re.search(r"\.\.\.,|, \.\.\.|(\[?\b[A-Z./\[\]]+) \[\1 \.\.\.\]", text), "dots are written once"
     assert verb(code=0).out == verb("--help", code=0).out
 
 

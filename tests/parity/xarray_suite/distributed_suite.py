@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from distributed.utils_test import cleanup, loop, loop_in_thread  # noqa: E402, F401
-from xarray.tests import test_distributed as theirs  # noqa: E402
-from xarray.tests.test_distributed import (  # noqa: E402, F401
+from distributed.utils_test import cleanup, loop, loop_in_thread  # noqa: F401
+from xarray.tests import test_distributed as theirs
+from xarray.tests.test_distributed import (  # noqa: F401
     test_dask_distributed_write_netcdf_with_dimensionless_variables,
     test_open_mfdataset_can_open_files_with_cftime_index,
     test_open_mfdataset_multiple_files_parallel,
