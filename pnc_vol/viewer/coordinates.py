@@ -24,7 +24,7 @@ import numpy.typing as npt
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.mapping.dtypes import check_enum_dtype
 
-__all__ = ["Decoding", "PlotAxis", "axes_of", "is_numeric", "label_of", "place_of"]
+__all__ = ["Decoding", "PlotAxis", "axes_of", "is_numeric", "label_of", "name_of", "place_of"]
 
 Array = npt.NDArray[Any]
 
@@ -190,7 +190,27 @@ def _axis(dataset: Any, number: int, named: list[Any], even: bool) -> PlotAxis:
         if even and not _is_even(values):
             return PlotAxis(f"index of {label_of(each)}, which is not evenly spaced", None)
         return PlotAxis.over(each, values, upwards=even)
-    return PlotAxis(inspect_hdf5.axis_label(dataset, number) or dimension.rpartition("/")[2], None)
+    return PlotAxis(name_of(dataset, number), None)
+
+
+def name_of(dataset: Any, number: int) -> str:
+    """The name of the dimension of an axis: its label, that of its scale, or its own; empty if it has none.
+
+    Examples
+    --------
+    >>> import pnc_vol
+    >>> with pnc_vol.File("names.nc", "w") as f:
+    ...     f["t"] = [[1.0, 2.0]]
+    ...     f["t"].dims[1].label = "depth"
+    ...     name_of(f["t"], 0), name_of(f["t"], 1)
+    ('', 'depth')
+    """
+    if label := inspect_hdf5.axis_label(dataset, number):
+        return label
+    scales = inspect_hdf5.axis_scales(dataset, number)
+    own = len(dataset.shape) == 1 and inspect_hdf5.scale_name(dataset) is not None
+    path = scales[0] if scales else str(dataset.name) if own else ""
+    return path.rpartition("/")[2]
 
 
 def _coordinates(dataset: Any, size: int) -> Array | None:

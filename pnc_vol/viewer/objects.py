@@ -33,7 +33,7 @@ from h5grove.utils import PathError, hdf_path_join, parse_slice
 
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.mapping.dtypes import check_ref_dtype
-from pnc_vol.viewer.coordinates import Decoding, axes_of, is_numeric, label_of, place_of
+from pnc_vol.viewer.coordinates import Decoding, axes_of, is_numeric, label_of, name_of, place_of
 
 __all__ = ["content_of", "first_of", "json_value", "paths_below", "shape_of_selection"]
 
@@ -133,6 +133,18 @@ class _Dataset:
         return self._read(selection)
 
 
+class _Described(DatasetContent):  # type: ignore[misc]
+    """A dataset of a file, with the names of its dimensions, which h5grove does not tell."""
+
+    def __init__(self, path: str, dataset: _Dataset, dimensions: list[str]) -> None:
+        super().__init__(path, dataset)
+        self._dimensions = dimensions
+
+    def metadata(self, depth: int = 1) -> Any:
+        found = super().metadata(depth)
+        return {**found, "dimensions": self._dimensions} if any(self._dimensions) else found
+
+
 class _Datatype:
     def __init__(self, obj: Any, attrs: _Attributes) -> None:
         self.id = obj.id if inspect_hdf5.is_hdf5(obj) else stored_type(obj.dtype)
@@ -207,7 +219,8 @@ def _content(file: Any, path: str, obj: Any) -> EntityContent:
     dtype = _STRING if own is not None else obj.dtype
     # CDF has no chunks, and what `chunks` shows there of records and of options that were ignored would mislead.
     chunks = obj.chunks if own is not None else None
-    return DatasetContent(path, _Dataset(obj.shape, dtype, attrs, _reader(obj), oid=own, chunks=chunks))
+    names = [name_of(obj, number) for number in range(len(obj.shape or ()))]
+    return _Described(path, _Dataset(obj.shape, dtype, attrs, _reader(obj), oid=own, chunks=chunks), names)
 
 
 def _member(file: Any, path: str) -> EntityContent:

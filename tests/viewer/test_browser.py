@@ -5,7 +5,9 @@ What a picture shows is asked by roles and labels; of its pixels only that they 
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
 import shutil
 import subprocess
 import sys
@@ -48,13 +50,29 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture
-def address(air: Path) -> Iterator[str]:
-    """Where ``pnc-vol view`` shows the file."""
-    start = [sys.executable, "-m", "pnc_vol.cli", "view", str(air), "--no-browser"]
-    with subprocess.Popen(start, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        yield running.stdout.readline().strip()
-        running.terminate()
+def start() -> Iterator[Any]:
+    """Show a file by ``pnc-vol view``; gives the address."""
+    with contextlib.ExitStack() as ends:
+
+        def begin(path: Path) -> str:
+            words = [sys.executable, "-m", "pnc_vol.cli", "view", str(path), "--no-browser"]
+            running = ends.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+            ends.callback(running.terminate)
+            assert running.stdout is not None
+            return running.stdout.readline().strip()
+
+        yield begin
+
+
+@pytest.fixture
+def address(air: Path, start: Any) -> str:
+    """Where the file of air is shown."""
+    return str(start(air))
+
+
+def names_of_buttons(page: Any, axis: str) -> list[str]:
+    """What the dimensions are called among which one is chosen for an axis."""
+    return [str(name) for name in page.get_by_role("radiogroup", name=f"Dimension as {axis} axis").inner_text().split()]
 
 
 def test_the_tree_a_map_and_records(browser: Any, address: str, air: Path) -> None:
@@ -74,15 +92,21 @@ def test_the_tree_a_map_and_records(browser: Any, address: str, air: Path) -> No
     figure.wait_for()
     for label in ("lat (degrees_north)", "lon (degrees_east)"):
         page.get_by_text(label).wait_for()
+    assert names_of_buttons(page, "x") == ["time", "lev", "lat", "lon"]
+    for name in ("time", "lev"):
+        page.get_by_role("slider", name=name, exact=True).wait_for()
     pixels = np.asarray(Image.open(io.BytesIO(figure.locator("canvas").first.screenshot())).convert("RGB"))
     middle = pixels[pixels.shape[0] // 4 : -pixels.shape[0] // 4, pixels.shape[1] // 4 : -pixels.shape[1] // 4]
     assert len(np.unique(middle.reshape(-1, 3), axis=0)) > 50
+    page.get_by_role("tab", name="Matrix").click()
+    page.get_by_role("slider", name="lev", exact=True).wait_for()
+    assert names_of_buttons(page, "y") == ["time", "lev", "lat", "lon"]
     # a program adds a record: the page says so, and shows it
     with pnc_vol.File(air, "r+") as f:
         f["T"].resize((3, 3, 19, 36))
         f["T"][2] = 250.0
     page.get_by_role("button", name="The file has changed").click()
-    page.get_by_text("0:2", exact=True).first.wait_for()
+    page.get_by_text("0:2", exact=True).nth(1).wait_for()
     page.get_by_role("tab", name="Inspect").click()
     page.get_by_text("3 x 3 x 19 x 36").first.wait_for()
     page.get_by_role("tab", name="Display").click()
@@ -99,4 +123,29 @@ def test_a_wrong_token_shows_nothing(browser: Any, address: str) -> None:
     assert reply.status == 403
     assert "token is wrong" in page.inner_text("body")
     assert page.get_by_role("treeitem").count() == 0
+    page.close()
+
+
+def test_fields_names_of_axes_and_long_names(browser: Any, start: Any, tmp_path: Path) -> None:
+    long = "a_name_of_a_simulation_that_is_much_longer_than_the_tree_is_wide"
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        f["rows"] = np.array([(1, 2.5), (3, 4.5)], dtype=[("station", "i4"), ("height", "f8")])
+        f[f"{long}/{long}"] = np.arange(6.0).reshape(2, 3)
+        f[f"{long}/{long}"].dims[0].label = "cell"
+    page = browser.new_page()
+    page.goto(start(tmp_path / "a.nc"))
+    shown = page.get_by_role("treeitem", name=long, exact=True)
+    shown.nth(1).wait_for()
+    assert (
+        shown.locator("span").evaluate_all("all => all.map((one) => one.scrollWidth <= one.clientWidth)") == [True] * 2
+    )
+    boxes = [each.bounding_box() for each in page.get_by_role("treeitem").all()]
+    assert all(one["y"] + one["height"] <= other["y"] + 1 for one, other in itertools.pairwise(boxes))
+    shown.nth(1).click()
+    page.get_by_role("tab", name="Heatmap").wait_for()
+    # what nobody named is counted
+    assert names_of_buttons(page, "x") == ["cell", "D1"]
+    page.get_by_role("treeitem", name="rows", exact=True).click()
+    for field in ("station", "height"):
+        page.get_by_text(field, exact=True).wait_for()
     page.close()

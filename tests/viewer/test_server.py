@@ -248,3 +248,24 @@ def test_the_verb_prints_the_way_in_and_ends_with_ctrl_c(air: Path) -> None:
         out, err = running.communicate(timeout=30)
         assert (running.returncode, err) == (0, "")
         assert "has ended" in out
+
+
+def test_names_of_dimensions_are_told_where_somebody_gave_them(tmp_path: Path, air: Path, ask: Any) -> None:
+    asked = ask(air)
+    assert asked.json("meta", path="/T")["dimensions"] == ["time", "lev", "lat", "lon"]
+    assert asked.json("meta", path="/lat")["dimensions"] == ["lat"]
+    members = {each["name"]: each for each in asked.json("meta", path="/")["children"]}
+    assert members["rain"]["dimensions"] == ["obs"]
+    for library, path in ((pnc_vol, tmp_path / "a.nc"), (h5py, tmp_path / "a.h5")):
+        with library.File(path, "w") as f:
+            f["g/depth"] = [1.0, 2.0, 3.0]
+            f["g/depth"].make_scale("depth")
+            f["g/x"] = np.zeros((2, 3, 4))
+            f["g/x"].dims[0].label = "cell"
+            f["g/x"].dims[1].attach_scale(f["g/depth"])
+            f.create_dataset("r", (2, 3), "f4", maxshape=(None, 3))
+            f["text"] = "no axes"
+        shown = ask(path)
+        assert shown.json("meta", path="/g/x")["dimensions"] == ["cell", "depth", ""]
+        assert shown.json("meta", path="/g/depth")["dimensions"] == ["depth"]
+        assert not any("dimensions" in shown.json("meta", path=each) for each in ("/r", "/text", "/g"))

@@ -7,17 +7,40 @@ import { fileURLToPath } from 'node:url';
 const here = dirname(fileURLToPath(import.meta.url));
 const target = join(here, '../../pnc_vol/viewer/static');
 
-// The one place in h5web that says which tabs a dataset has; with another version of h5web it may look different.
+// Places in h5web that are changed; with another version of h5web they may look different.
+//
+// The one that says which tabs a dataset has.
 const TABS = /(function (\w+)\(e, t, n\) \{\s*let r = t\.get\(e\);\s*if \(\w+\(r\)\) \{\s*let e = )(\w+\(r, n\));/u;
 
-const tabsWithAxes = {
-  name: 'tabs with axes',
+// Where h5web makes a dataset of what the server says of one: it keeps no names of dimensions.
+const DATASET = /(filters: \w+ \} = (\w+);\s*return \{\s*\.\.\.\w+,)/u;
+// The buttons and the sliders of the dimensions, which h5web calls D0, D1, whatever the file says.
+const BUTTONS = /(let \{ axis: \w+, dimHints: \w+, dimMapping: \w+, onChange: \w+ \} = e)(,[^]*?label: )`D\$\{(\w+)\}`/u;
+const SLIDERS = /(let \{ dimension: (\w+), length: \w+, initialValue: \w+, [^}]*\} = e;)([^]*?children: )\["D", \w+\]/u;
+
+function replacedIn(source, pattern, by) {
+  if (!pattern.test(source)) throw new Error(`h5web has this elsewhere, or in another form; see build.mjs: ${pattern}`);
+  return source.replace(pattern, by);
+}
+
+function importing(name, file, source) {
+  return { contents: `import { ${name} } from ${JSON.stringify(join(here, file))};\n${source}` };
+}
+
+const namesOfFiles = {
+  name: 'tabs with axes, dimensions with names',
   setup(building) {
     building.onLoad({ filter: /@h5web\/app\/dist\/index\.js$/ }, async ({ path }) => {
-      const source = await readFile(path, 'utf8');
-      if (!TABS.test(source)) throw new Error('h5web says elsewhere which tabs a dataset has: see TABS in build.mjs');
-      const changed = source.replace(TABS, '$1withAxes($3, r, (path) => $2(path, t, n));');
-      return { contents: `import { withAxes } from ${JSON.stringify(join(here, 'with_axes.jsx'))};\n${changed}` };
+      let source = await readFile(path, 'utf8');
+      source = replacedIn(source, TABS, '$1withAxes($3, r, (path) => $2(path, t, n));');
+      source = replacedIn(source, DATASET, '$1 ...$2.dimensions && { dimensions: $2.dimensions },');
+      return importing('withAxes', 'with_axes.jsx', source);
+    });
+    building.onLoad({ filter: /@h5web\/lib\/dist\/index\.js$/ }, async ({ path }) => {
+      let source = await readFile(path, 'utf8');
+      source = replacedIn(source, BUTTONS, '$1, nameOf = useNames()$2nameOf($3)');
+      source = replacedIn(source, SLIDERS, '$1 let nameOf = useNames();$3nameOf($2)');
+      return importing('useNames', 'names.jsx', source);
     });
   },
 };
@@ -35,7 +58,7 @@ const { metafile } = await build({
   legalComments: 'none',
   loader: { '.svg': 'dataurl', '.woff2': 'dataurl' },
   define: { 'process.env.NODE_ENV': '"production"' },
-  plugins: [tabsWithAxes],
+  plugins: [namesOfFiles],
 });
 
 // ------------------------------------------------------------------------------------------------------- licences

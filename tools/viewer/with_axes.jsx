@@ -3,6 +3,8 @@
 // h5web draws a dataset over indices, and a NeXus group over the axes that the group names. The server gives such a
 // group for each numeric dataset, at a path that no object has: here its tabs take the place of the dataset's own.
 
+import { withNames } from './names.jsx';
+
 const VIEWS = [
   ['Line', 'NX Line', '//line'],
   ['Heatmap', 'NX Heatmap', '//map'],
@@ -17,7 +19,9 @@ const found = new WeakMap();
 export function withAxes(tabs, dataset, resolve) {
   // The same objects each time: a tab that is another object is drawn anew.
   if (!found.has(dataset)) {
-    found.set(dataset, replaced(tabs, dataset, resolve));
+    const names = dataset.dimensions ?? [];
+    const shown = replaced(tabs, dataset, resolve);
+    found.set(dataset, names.length ? shown.map((tab) => ({ ...tab, Container: withNames(tab.Container, names) })) : shown);
   }
   return found.get(dataset);
 }

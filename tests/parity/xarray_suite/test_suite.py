@@ -1,6 +1,7 @@
 """xarray's own tests of engines on this one, against the list of those that pass.
 
-``passing.txt`` has the tests of `suite` and `distributed_suite` that pass; one of them that does not pass any more is a failure here.
+``passing.txt`` has the tests of `suite` and `distributed_suite` that pass; one of them that does not pass any more is a
+failure here.
 ``not_passing.tsv`` has a reason for each of the others. ``python tests/parity/xarray_suite/test_suite.py`` writes the
 first list anew and prints what the second one lacks.
 
@@ -39,7 +40,8 @@ def run(folder: Path) -> dict[str, tuple[str, str]]:
     }
     command = [
         sys.executable, "-m", "pytest", "-q", "-rN", "--tb=no", "-p", "no:cacheprovider", "-W", "ignore",
-        "-c", str(ini), "--rootdir", str(HERE), "-p", "swap", str(HERE / "suite.py"), str(HERE / "distributed_suite.py"),
+        "-c", str(ini), "--rootdir", str(HERE), "-p", "swap", str(HERE / "suite.py"),
+        str(HERE / "distributed_suite.py"),
     ]  # fmt: skip
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert results.exists(), done.stdout[-2000:] + done.stderr[-2000:]
