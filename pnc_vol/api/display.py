@@ -255,4 +255,17 @@ def _preview(dataset: Any) -> Iterator[str]:
     except (OSError, TypeError, ValueError, KeyError, RuntimeError):
         return
     more = " ..." if dataset.size > np.size(values) else ""
+    if values.dtype.names is not None:
+        yield _rows_of(np.atleast_1d(values), more)
+        return
     yield f"<pre>{escape(printable(str(values) + more))}</pre>"
+
+
+def _rows_of(values: Any, more: str) -> str:
+    """A compound's elements, with a column for each field: its name, its type."""
+    dtype = values.dtype
+    head = "".join(f"<th>{_tag('name', each)} {_tag('type', type_name(dtype[each]))}</th>" for each in dtype.names)
+    rows = [[row[each] for each in dtype.names] for row in values]
+    cells = ("".join(f"<td>{_tag('value', each)}</td>" for each in row) for row in rows)
+    body = "".join(f"<tr>{each}</tr>" for each in cells)
+    return f"<table><tr>{head}</tr>{body}</table>" + (f"<pre>{more.strip()}</pre>" if more else "")

@@ -5,7 +5,8 @@ Knows: what h5grove asks an object of h5py, and h5py's types, which have its ans
 Rules
 -----
 1. What h5grove does is h5grove's: kinds, selections, statistics, encodings. Here is only what it asks the objects. It
-   gets them, and no HDF5 file made of them, which would have to be written and kept up to date.
+   gets them, and no link file of them (`convert.link`), which would have to be written and kept up to date, and shows
+   compounds as groups, and bookkeeping.
 2. A link out of the file is shown, and not followed: what is read is the file that the user named.
 3. Beside each numeric dataset there is a group that is in no file, for the page to draw the dataset over its axes:
    ``//line/PATH``, ``//map/PATH``. No path of an object begins so. It is a NeXus group (``NXdata``) of the values

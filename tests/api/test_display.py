@@ -84,6 +84,27 @@ def test_attributes_keep_their_shape_and_types_have_words(tmp_path: Path) -> Non
         assert "opaque[12]" in Checked(f["bytes"]._repr_html_()).text
 
 
+def test_compounds_are_tables_of_their_fields(tmp_path: Path) -> None:
+    rows = np.array([(n, 2.5 + n, (n, n)) for n in range(9)], [("station", "i4"), (EVIL, "f8"), ("place", "f4", 2)])
+    with pnc_vol.File(tmp_path / "a.nc", "w", driver="memory") as f:
+        f["rows"], f["one"] = rows, rows[3]
+        f["rows"].dims[0].label = "time"
+        page = Checked(f["rows"]._repr_html_())
+        assert "script" not in page.tags
+        # one for the facts, one for the values: a head, and 8 rows of 3 cells
+        assert page.tags.count("table") == 2
+        words = " ".join(page.text.split())
+        assert "(time: 9) compound(station, " in words
+        assert all(
+            said in words for said in ("station int32", f"{EVIL} float64", "place float32[2]", "9.5", "[7. 7.]", "...")
+        )
+        assert "10.5" not in words
+        single = Checked(f["one"]._repr_html_())
+        assert single.tags.count("tr") == page.tags.count("tr") - 7
+        assert "5.5" in single.text
+        assert "..." not in single.text
+
+
 def test_a_file_of_many_objects_is_shown_in_part(tmp_path: Path) -> None:
     with pnc_vol.File(tmp_path / "a.nc", "w", driver="memory") as f:
         for i in range(600):
