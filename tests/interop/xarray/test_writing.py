@@ -238,3 +238,28 @@ def test_one_array_has_the_methods_too(tmp_path: Path) -> None:
     xr.testing.assert_identical(xr.load_dataset(path, engine="netcdf4"), one)
     one["t"].rename(None).pnc.to_netcdf(path)
     xr.testing.assert_identical(xr.load_dataarray(path, engine="pnc_vol"), one["t"].rename(None))
+
+
+def test_a_file_that_is_open_is_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    one = xr.Dataset({"t": ("x", [1.0, 2.0])})
+    pnc_vol.to_netcdf(one, path)
+    with xr.open_dataset(path, engine="pnc_vol") as ds, pytest.raises(OSError, match="has it open already"):
+        pnc_vol.to_netcdf(ds + 1, path)
+    xr.testing.assert_identical(xr.load_dataset(path, engine="netcdf4"), one)
+    pnc_vol.to_netcdf(xr.load_dataset(path, engine="pnc_vol") + 1, path)
+    xr.testing.assert_identical(xr.load_dataset(path, engine="netcdf4"), one + 1)
+
+
+def test_axes_of_a_ported_program_have_the_names_that_it_gives(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["plain"] = np.zeros((4, 4))
+        f.create_dataset("named", data=np.zeros((4, 4)), dims=("y", "x"))
+        f["labelled"] = np.zeros((4, 4))
+        f["labelled"].dims[0].label, f["labelled"].dims[1].label = "cell", "vertex"
+    for engine in ("pnc_vol", "netcdf4"):
+        found = xr.load_dataset(path, engine=engine)
+        assert found["named"].dims == ("y", "x")
+        assert found["plain"].dims == ("dim_4", "dim_4_2")
+    assert xr.load_dataset(path, engine="pnc_vol")["labelled"].dims == ("cell", "vertex")
