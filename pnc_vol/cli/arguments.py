@@ -110,7 +110,7 @@ class _Layout(argparse.HelpFormatter):
 class _ShortHelp(argparse.Action):
     """``-h``: what the verb does, in few lines."""
 
-    def __call__(self, parser: Any, *_: Any) -> NoReturn:
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         first = (parser.description or "").partition("\n\n")[0]
         width = columns()
         print(f"{parser.format_usage()}\n{textwrap.fill(' '.join(first.split()), width)}\n")

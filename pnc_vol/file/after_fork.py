@@ -71,7 +71,7 @@ def go_on(session: Session) -> str:
         # The parent's driver is left as it is: its descriptor was closed at the fork, and its readers are not here.
         disk.use_file(driver, mine)
         session.defs.tree.renew_lock()
-        session.forked = False
+        session.mark_reopened()
         return ""
 
 

@@ -117,9 +117,7 @@ cost as much as a post."""
 
 def _forked() -> None:
     for session in _open:
-        session.forked = True
-        # a thread that is not in the child may have held it
-        session.lock = threading.RLock()
+        session.mark_forked()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -231,6 +229,16 @@ class Session(ABC):
     def mark_closed(self) -> None:
         """The file cannot be used any more."""
         self.closed = True
+
+    def mark_forked(self) -> None:
+        """This is a copy of the session in a forked child."""
+        self.forked = True
+        # a thread that is not in the child may have held it
+        self.lock = threading.RLock()
+
+    def mark_reopened(self) -> None:
+        """The child has opened the file again."""
+        self.forked = False
 
     def start_swmr(self) -> None:
         """Note that others read the file while it is written, which changes nothing; see `File.swmr_mode`."""
