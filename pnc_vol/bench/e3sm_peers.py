@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pnc_vol
-from pnc_vol.bench.peers import MpiFile, PncVol, Spec, on_ranks
+from pnc_vol.bench.peers import MpiFilePeer, PncVol, Spec, on_ranks
 from pnc_vol.system import REAL, exists, temporary_directory
 from pnc_vol.system.full_io import read_at
 
@@ -39,7 +39,7 @@ class Blobs(PncVol):
         self.variables[name].iput(owned if record is None else (record, owned), values)
 
 
-class PostingMpiFile(MpiFile):
+class PostingMpiPeer(MpiFilePeer):
     """`MPI.File` with all runs of a flush in one file type and one collective call; a file's places, without header."""
 
     def new(self) -> None:
@@ -140,7 +140,7 @@ def peers(job: Any) -> dict[str, Any]:
     common = on_ranks(job.comm, hints=job.options.hints)
     found |= {name: common[name] for name in ("pnc_vol posix", "PnetCDF-Python")}
     name = "MPI.File collective"
-    found[name] = PostingMpiFile(name, common[name].module, comm=job.comm)
+    found[name] = PostingMpiPeer(name, common[name].module, comm=job.comm)
     for name, peer in found.items():
         if isinstance(peer, PncVol):
             # PnetCDF reserves no room behind the header: the files have the C program's bytes

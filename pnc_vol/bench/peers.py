@@ -31,7 +31,7 @@ from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at, write_all
 
 __all__ = [
-    "LIBRARIES", "H5py", "MpiFile", "Peer", "PncVol", "PnetCDF", "Raw", "Spec", "index_of", "installed", "load",
+    "LIBRARIES", "H5py", "MpiFilePeer", "Peer", "PncVol", "PnetCDF", "Raw", "Spec", "index_of", "installed", "load",
     "nbytes_of", "on_ranks",
 ]  # fmt: skip
 
@@ -752,7 +752,7 @@ class Mapped(_Headerless):
         return [np.array(x) for x in got] if isinstance(got, list) else np.array(got)
 
 
-class MpiFile(_Headerless):
+class MpiFilePeer(_Headerless):
     """mpi4py's `MPI.File`: a file type for each subarray, written together or by each rank alone; `module` is MPI."""
 
     collective = True
@@ -859,8 +859,8 @@ def on_ranks(comm: Any, **options: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "pnc_vol": PncVol("pnc_vol", pnc_vol, comm=comm, **options),
         "pnc_vol posix": PncVol("pnc_vol posix", pnc_vol, comm=comm, **{**options, "driver": "posix"}),
-        "MPI.File collective": MpiFile("MPI.File collective", MPI, comm=comm),
-        "MPI.File independent": MpiFile("MPI.File independent", MPI, comm=comm),
+        "MPI.File collective": MpiFilePeer("MPI.File collective", MPI, comm=comm),
+        "MPI.File independent": MpiFilePeer("MPI.File independent", MPI, comm=comm),
         "PnetCDF-Python": pnetcdf if isinstance(pnetcdf, str) else PnetCDF("PnetCDF-Python", pnetcdf, comm=comm),
         "h5py collective": h5py,
         "h5py independent": h5py,
