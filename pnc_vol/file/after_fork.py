@@ -56,20 +56,20 @@ def go_on(session: Session) -> str:
         if disk.version & 1:
             return "the file was opened before a fork, during which it was refreshed"
         assert location is not None
-        mine = Location(session.options.system, location.path, location.path)
+        reopened = Location(session.options.system, location.path, location.path)
         try:
             fd = session.options.system.open(location.path, os.O_RDONLY)
-            mine.key = mine.held.keep(fd)
-            if mine.key != location.key or not _begins_alike(session, fd):
-                mine.held.release()
+            reopened.key = reopened.held.keep(fd)
+            if reopened.key != location.key or not _begins_alike(session, fd):
+                reopened.held.release()
                 return "the file was opened before a fork, and is another one now, or was defined anew"
             driver = open_driver(location.path, options=session.options, comm=session.comm, fd=fd)
         except OSError as error:
-            mine.held.release()
+            reopened.held.release()
             return f"the file was opened before a fork, and cannot be opened again ({error.strerror or error})"
         assert driver is not None
         # The parent's driver is left as it is: its descriptor was closed at the fork, and its readers are not here.
-        disk.use_file(driver, mine)
+        disk.use_file(driver, reopened)
         session.defs.tree.renew_lock()
         session.mark_reopened()
         return ""
