@@ -18,7 +18,7 @@ group                   what a name stands for
 ``pnc_vol.stores``      a function that opens a `queue.stores.Store`
 ``pnc_vol.recoveries``  what takes care of what an earlier job left of a file: `file.leftovers.Recovery`
 ``pnc_vol.hints``       what is known of a wrapper that hints alone ask for: `drivers.stack.Hinted`
-``pnc_vol.sets``        what finds files that consist of several files: `file.finding.FileSets`
+``pnc_vol.sets``        what finds files that consist of several files: `file.file_sets.FileSets`
 ======================  =====================================================================================
 """
 

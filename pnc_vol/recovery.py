@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from pnc_vol.file.finding import file_with_header, files_of
+from pnc_vol.file.file_sets import file_with_header, files_of
 from pnc_vol.file.leftovers import ReplayReport
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.plugins import own

@@ -1,4 +1,4 @@
-"""The arguments of ``File(...)``, checked.
+"""The arguments of ``File(...)`` are checked, and begin the records of a handle and of an opening.
 
 Knows: h5py's keywords and ours, names of drivers. Does not know: ranks, sessions, how a file is opened.
 
@@ -15,12 +15,14 @@ import operator
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from pnc_vol.api.ids import Given, Handle
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.stack import knows, stack_capabilities
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, did_you_mean
 from pnc_vol.file.driver_stack import cached
+from pnc_vol.file.opening import Opening
 from pnc_vol.late import late
 from pnc_vol.settings import options
 from pnc_vol.warn import warn_outside
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 else:
     hdf5_drivers = late("pnc_vol.api.hdf5_drivers")
 
-__all__ = ["Checked", "Given", "check", "is_address", "is_file_object", "refuse_in_memory", "refuse_remote"]
+__all__ = [
+    "check", "collective_timeout", "hints_file", "is_address", "is_file_object", "refuse_in_memory", "refuse_remote",
+]  # fmt: skip
 
 NOT_IN_MEMORY = ("mode", "driver", "locking", "backing_store", "fileobj", "comm", "userblock_size", "swmr")
 """Keywords of `File` that `File.in_memory` does not take."""
@@ -53,67 +57,33 @@ def is_file_object(thing: Any) -> bool:
     return hasattr(thing, "read") and hasattr(thing, "seek")
 
 
-class Given(NamedTuple):
-    """The arguments of `File` as they were given.
-
-    h5 : keywords of h5py.
-    others : all other keywords.
-    """
-
-    name: Any
-    mode: str
-    driver: Any
-    comm: Any
-    info: Any
-    hints: Any
-    h5: Mapping[str, Any]
-    others: Mapping[str, Any]
-
-    def without_objects(self) -> Given:
-        """The same, but for a file object: a handle that knows it would keep it alive after the file is closed."""
-        if self.others.get("fileobj") is not None:
-            return self._replace(name="", others={**self.others, "fileobj": True})
-        return self if isinstance(self.name, (str, bytes)) else self._replace(name="")
-
-    @property
-    def collective_timeout(self) -> float | None:
-        """Seconds to wait for other ranks, even if other arguments are wrong."""
-        return options.collective_timeout(self.others, hints=self.hints, info=self.info)
-
-    @property
-    def hints_file(self) -> str:
-        """The hint file to use, "" for none."""
-        if is_file_object(self.name) or "fileobj" in self.others or self.driver == "memory":
-            # there is no path to match
-            return ""
-        return options.hints_file(self.others.get("hints_file"))
+def hints_file(given: Given) -> str:
+    """Return the hint file to use, "" for none."""
+    if is_file_object(given.name) or "fileobj" in given.others or given.driver == "memory":
+        # there is no path to match
+        return ""
+    return options.hints_file(given.others.get("hints_file"))
 
 
-class Checked(NamedTuple):
-    """The arguments of `File`, checked.
-
-    path : str, of the file, or how the object that is the file shows itself.
-    target : the object that is the file, or None.
-    driver : str, what `File.driver` shows.
-    real : str, the path without symbolic links; "" if there is no file that others can open.
-    """
-
-    path: str
-    target: Any
-    driver: str
-    real: str
-    libver: tuple[str, str]
-    options: options.Options
-    swmr: bool
+def collective_timeout(given: Given) -> float | None:
+    """Return the seconds to wait for other ranks, even if other arguments are wrong."""
+    return options.collective_timeout(given.others, hints=given.hints, info=given.info)
 
 
-def check(given: Given, from_file: HintFile | None = None) -> Checked:
-    """Check all that `File` was given.
+def check(given: Given, from_file: HintFile | None = None) -> tuple[Handle, Opening]:
+    """Check all arguments of `File`, and begin the records of its handle and of its opening with them.
 
     Parameters
     ----------
     given : Given
     from_file : HintFile, optional
+
+    Returns
+    -------
+    Handle
+        It has no session yet.
+    Opening
+        In the state "asked"; its target is the object that is the file, or None.
 
     Raises
     ------
@@ -142,7 +112,9 @@ def check(given: Given, from_file: HintFile | None = None) -> Checked:
     if h5.get("swmr") and mode != "r":
         text = "swmr=True only affects read ('r') mode. To write, set f.swmr_mode = True after opening the file."
         warn_outside(text)
-    return Checked(path, target, shown, real, libver, resolved, bool(h5.get("swmr")) and mode == "r")
+    swmr = bool(h5.get("swmr")) and mode == "r"
+    handle = Handle(given, path, shown, libver, real=real, swmr=swmr)
+    return handle, Opening(path, mode, resolved, real=real, target=target)
 
 
 def _options(given: Given, stack: str, others: dict[str, Any], matched: Match | None) -> options.Options:

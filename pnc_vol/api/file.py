@@ -7,7 +7,7 @@ Rules
 1. Closing is flushing: what was posted is in the file. With several ranks, `flush` and `close` are collective.
 2. A ``with`` block that ends with an exception closes the file; with several ranks it only releases it
    (`Session.abort`), because the others may never call close.
-3. A file without references is closed, at the latest when the interpreter exits; see `file.forgotten`.
+3. A file without references is closed, at the latest when the interpreter exits; see `file.registry`.
 4. A file that is opened twice in a process is one session with two handles; see `file.registry`.
 """
 

@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,12 +25,11 @@ from pnc_vol.errors import ClosedFileError, ClosedKeyError, NotYetError, ReadOnl
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api.arguments import Given
     from pnc_vol.api.storage_info import AccessProperties, CreationProperties, GroupProperties, Space, StoredType
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.file.registry import SessionRef
 
-__all__ = ["AttributeID", "DatasetID", "FileID", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
+__all__ = ["AttributeID", "DatasetID", "FileID", "Given", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
 
 
 _get = dict.get
@@ -43,12 +43,37 @@ def _storage_info() -> ModuleType:
     return storage_info
 
 
+class Given(NamedTuple):
+    """The arguments of `File` as they were given.
+
+    h5 : keywords of h5py.
+    others : all other keywords.
+    """
+
+    name: Any
+    mode: str
+    driver: Any
+    comm: Any
+    info: Any
+    hints: Any
+    h5: Mapping[str, Any]
+    others: Mapping[str, Any]
+
+    def without_objects(self) -> Given:
+        """The same, but for a file object: a handle that has it would keep it alive after the file is closed."""
+        if self.others.get("fileobj") is not None:
+            return self._replace(name="", others={**self.others, "fileobj": True})
+        return self if isinstance(self.name, (str, bytes)) else self._replace(name="")
+
+
 class Handle:
-    """An open file, with what `File` was asked for.
+    """An open file, with the arguments that `File` was given.
+
+    The check of the arguments makes it; it is used when it has its session (`attach`).
 
     session : OpenFile, shared with the other handles of the same file.
     ref : SessionRef, the share in the session that this handle releases when it is closed.
-    filename : str, as it was given.
+    filename : str, as it was given, or how the object that is the file shows itself.
     driver : str, the word given for the driver.
     libver : tuple of two str.
     real : str, the path without links; "" if there is no file.
@@ -60,29 +85,22 @@ class Handle:
     """
 
     def __init__(
-        self,
-        session: OpenFile,
-        ref: SessionRef,
-        filename: str,
-        driver: str,
-        libver: tuple[str, str],
-        given: Given,
-        *,
-        real: str,
-        writable: bool,
-        swmr: bool,
+        self, given: Given, filename: str, driver: str, libver: tuple[str, str], *, real: str, swmr: bool
     ) -> None:
-        self.session = session
-        self.ref = ref
+        self.given = given.without_objects()
         self.filename = filename
         self.driver = driver
         self.libver = libver
-        self.given = given
         self.real = real
-        self.collective: dict[int, int] = {}
-        self.writable = writable
         self.swmr = swmr
+        self.collective: dict[int, int] = {}
+        self.writable = given.mode != "r"
         self.released = False
+
+    def attach(self, session: OpenFile, ref: SessionRef) -> None:
+        """Give the handle the session that it uses from now on, and its share in it."""
+        self.session: OpenFile = session
+        self.ref: SessionRef = ref
 
     @property
     def closed(self) -> bool:

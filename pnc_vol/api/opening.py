@@ -1,4 +1,4 @@
-"""How ``File(...)`` opens a file: the ranks agreed, one handle on a session.
+"""``File(...)`` opens a file: all ranks share errors of their arguments, and each gets one handle on a session.
 
 Knows: communicators, hint files, the registry of open files. Does not know: what arguments mean (`arguments`), how a
 session reads a header.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol.api.arguments import Checked, Given, check, refuse_in_memory
-from pnc_vol.api.ids import Handle
+from pnc_vol.api.arguments import check, collective_timeout, hints_file, refuse_in_memory
+from pnc_vol.api.ids import Given, Handle
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import CollectiveMismatchError, DefinitionError, OperationError, PncVolError
-from pnc_vol.file.forgotten import watch
 from pnc_vol.file.joining import open_shared
+from pnc_vol.file.opening import Opening
+from pnc_vol.file.registry import watch
 from pnc_vol.late import late
 from pnc_vol.ranks import comm as communicators
 from pnc_vol.ranks.comm import ranks_by_text
@@ -45,8 +46,8 @@ def open_handle(given: Given) -> Handle:
     """
     if given.comm is not None:
         return _opened_by_ranks(given)
-    in_file = given.hints_file
-    return _opened(communicators.serial(), given, check(given, hints.read_hint_file(in_file) if in_file else None))
+    in_file = hints_file(given)
+    return _opened(communicators.serial(), *check(given, hints.read_hint_file(in_file) if in_file else None))
 
 
 def root_in_memory(file_image: Any, keywords: dict[str, Any]) -> MemoryDriver:
@@ -71,11 +72,11 @@ def _opened_by_ranks(given: Given) -> Handle:
     in_file, checked, failure = "", None, None
     with held_warnings() as held:
         try:
-            in_file = given.hints_file
+            in_file = hints_file(given)
             checked = check(given)
         except Exception as error:
             failure = error
-    timeout = given.collective_timeout if checked is None else checked.options.collective_timeout
+    timeout = collective_timeout(given) if checked is None else checked[1].options.collective_timeout
     try:
         ranks = mpi_comm.over(given.comm, timeout=timeout)
     except (TypeError, PncVolError):
@@ -90,7 +91,7 @@ def _opened_by_ranks(given: Given) -> Handle:
             raise ranks.on_all(CollectiveMismatchError(text))
         if in_file:
             checked = hints.prepared_from_file(ranks, in_file, lambda from_file: check(given, from_file))
-            ranks.limit(checked.options.collective_timeout)
+            ranks.limit(checked[1].options.collective_timeout)
     except BaseException as error:
         if ranks.in_step(error):
             ranks.close()
@@ -100,30 +101,22 @@ def _opened_by_ranks(given: Given) -> Handle:
         if text not in shown:
             warn_outside(text, category)
     assert checked is not None
-    return _opened(ranks, given, checked)
+    return _opened(ranks, *checked)
 
 
-def _opened(ranks: communicators.Comm, given: Given, checked: Checked) -> Handle:
-    """Open a session or join one, and watch the handle, so that a forgotten file is closed one day."""
-    path, root, target = checked.path, None, checked.target
-    if target is None:
-        pass
-    elif isinstance(target, Driver):
-        root, target = target, None
-    else:
-        root = fileobj.FileObjectDriver(target, writable=given.mode != "r", system=checked.options.system)
+def _opened(ranks: communicators.Comm, handle: Handle, opening: Opening) -> Handle:
+    """Open a session or join one, and watch the handle, so that a file that nobody closes is closed one day."""
+    system = opening.options.system
+    if isinstance(opening.target, Driver):
+        opening.driver, opening.target = opening.target, None
+    elif opening.target is not None:
+        opening.driver = fileobj.FileObjectDriver(opening.target, writable=opening.writable, system=system)
     ref = None
-    with closing_if_it_fails(checked.options.system):
+    with closing_if_it_fails(system):
         try:
-            session, ref = open_shared(
-                path, checked.real, given.mode,
-                options=checked.options, comm=ranks, root=root, target=target,
-            )  # fmt: skip
-            handle = Handle(
-                session, ref, path, checked.driver, checked.libver, given.without_objects(),
-                real=checked.real, writable=ref.writable, swmr=checked.swmr,
-            )  # fmt: skip
-            watch(handle, ref, path)
+            session, ref = open_shared(opening, ranks)
+            handle.attach(session, ref)
+            watch(handle, ref, handle.filename)
         except BaseException as error:
             if ref is not None:
                 ref.abandon(f"{type(error).__name__}: {error}")

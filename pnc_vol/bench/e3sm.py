@@ -35,7 +35,7 @@ from pnc_vol.bench.peers import Spec
 from pnc_vol.bench.ranks import Job, RankWatch
 from pnc_vol.convert.map_files import Map, dealt, in_rows, read_maps
 from pnc_vol.extents.model import Runs
-from pnc_vol.file.finding import is_set
+from pnc_vol.file.file_sets import is_set
 from pnc_vol.ranks.mpi_comm import over
 from pnc_vol.system import REAL, exists
 

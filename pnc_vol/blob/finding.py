@@ -1,6 +1,6 @@
 """Rank 0 finds a set of subfiles when its name, a pattern, or the name of a subfile is opened.
 
-Knows: names of subfiles, what the first one says. Does not know: how a set is opened (`set_opening`).
+Knows: names of subfiles, the header of the first one. Does not know: how a set is opened (`set_opening`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pnc_vol.disk import signature
 from pnc_vol.disk.existing import Existing
 from pnc_vol.disk.naming import check_place
 from pnc_vol.file import combinations
-from pnc_vol.file.finding import Found, Mine, SetSeen
+from pnc_vol.file.file_sets import SetSeen
 from pnc_vol.file.leftovers import look_after
+from pnc_vol.file.opening import Opening
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.layout.registry import layout_class
 from pnc_vol.layout.subfiles import subfile_path, subfiles_of
-from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System
 
@@ -37,7 +37,7 @@ _SHOWN = 4
 
 
 class BlobSets:
-    """See `file.finding.FileSets`."""
+    """See `file.file_sets.FileSets`."""
 
     @staticmethod
     def first_file(base: str) -> str:
@@ -63,7 +63,7 @@ class BlobSets:
         return os.path.join(folder, bases[0]) if bases else path
 
     @staticmethod
-    def seen(name: str, asked: str, path: str, options: Options, local: Mine) -> SetSeen | None:
+    def seen(name: str, asked: str, path: str, options: Options) -> SetSeen | None:
         named = re.fullmatch(_SUBFILE, path)
         if named is None:
             return None
@@ -76,8 +76,7 @@ class BlobSets:
         except FileNotFoundError:
             found = _header_in(options.system, path)
         if is_blob_set(found.decoded.header):
-            local.subfile = found
-            return SetSeen(name, base, found.content)
+            return SetSeen(name, base, found.content, found)
         if path == first == subfile_path(asked, 0):
             # The user named a set: an error reports the missing attribute, because the same bytes opened as an
             # ordinary file would show elements in another order.
@@ -85,23 +84,16 @@ class BlobSets:
         return None
 
     @staticmethod
-    def found(
-        seen: SetSeen,
-        mode: str,
-        there: os.stat_result | None,
-        token: str,
-        options: Options,
-        local: Mine,
-        *,
-        looks: bool,
-    ) -> Found:
-        base, first, system = seen.base, seen.header, options.system
-        if mode != "r":
+    def find(opening: Opening, seen: SetSeen, there: os.stat_result | None) -> None:
+        base, mode, options = seen.base, opening.mode, opening.options
+        opening.path, opening.content, opening.existing = base, seen.header, seen.first
+        system = options.system
+        if opening.writable:
             complete_renames(system, base)
         plain: os.stat_result | None = None
         with suppress(FileNotFoundError):
             plain = system.stat(base)
-        if not first:
+        if not seen.header:
             for name, what in ((base, plain), (subfile_path(base, 0), there)):
                 if what is not None:
                     check_place(what, name, exclusive=mode in ("w-", "x"))
@@ -110,30 +102,36 @@ class BlobSets:
             combinations.check(layout_class(options.layout), options, 1, path=base, new=True)
             if plain is not None:
                 refuse_open(system.realpath(base), base, replaced=True)
-        if looks:
-            replaced = mode in ("w", "w-", "x")
-            names = subfiles_of(system, base) if there is not None else []
-            # Subfile 0 comes last: its log is that of the set, and newer than the data in the caches of all subfiles.
-            for name in reversed(names or [subfile_path(base, 0)]):
-                look_after(name, system.realpath(name), options, writable=mode != "r", replaced=replaced)
-            if replaced and plain is not None:
-                look_after(base, system.realpath(base), options, writable=True, replaced=True)
-            if first and first != signature.HDF5_SIGNATURE:
-                # The recovery may have written another header.
-                name = subfile_path(base, 0)
-                if local.subfile is None or not reading.unchanged(system, name, local.subfile):
-                    local.subfile = _first_header(system, base)
-                first = local.subfile.content
-        inode = there.st_ino if there is not None else 0
-        return Found("set", token, base, "", len(first), inode, first, seen.sets)
+        if opening.token:
+            _look_after(opening, base, there=there is not None, plain=plain is not None)
 
     @staticmethod
-    def open(found: Found, mode: str, options: Options, comm: Comm) -> Any:
-        if found.header == signature.HDF5_SIGNATURE or options.layout == "hdf5blob":
+    def open(opening: Opening) -> Any:
+        if opening.content == signature.HDF5_SIGNATURE or opening.options.layout == "hdf5blob":
             from pnc_vol.blob.hdf5.opening import open_hdf5_set as open_set
         else:
             from pnc_vol.blob.set_opening import open_set
-        return open_set(found, mode, options, comm)
+        return open_set(opening)
+
+
+def _look_after(opening: Opening, base: str, *, there: bool, plain: bool) -> None:
+    """Let plug-ins take care of what jobs left of a set's files, and read the first header again.
+
+    there, plain : bool, whether the first subfile exists, and whether a file with the name of the set does.
+    """
+    options, system, first = opening.options, opening.options.system, subfile_path(base, 0)
+    replaced = opening.mode in ("w", "w-", "x")
+    names = subfiles_of(system, base) if there else []
+    # Subfile 0 comes last: its log is that of the set, and newer than the data in the caches of all subfiles.
+    for name in reversed(names or [first]):
+        look_after(name, system.realpath(name), options, writable=opening.writable, replaced=replaced)
+    if replaced and plain:
+        look_after(base, system.realpath(base), options, writable=True, replaced=True)
+    if opening.content and opening.content != signature.HDF5_SIGNATURE:
+        # The recovery may have written another header.
+        if opening.existing is None or not reading.unchanged(system, first, opening.existing):
+            opening.existing = _first_header(system, base)
+        opening.content = opening.existing.content
 
 
 def _first_header(system: System, base: str) -> Existing:

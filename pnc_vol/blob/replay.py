@@ -35,6 +35,7 @@ from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.driver_stack import context_of
 from pnc_vol.file.joining import open_session
 from pnc_vol.file.leftovers import look_after
+from pnc_vol.file.opening import Opening
 from pnc_vol.file.reads.gathered import pattern_of
 from pnc_vol.file.session import Session
 from pnc_vol.format import model
@@ -153,7 +154,7 @@ def replay_blobs(
     """
     started = time.monotonic()
     comm = comm or serial()
-    view = open_session(base, "r", options=options._replace(layout="", burst_buf=False, recover=False), comm=comm)
+    view = open_session(Opening(base, "r", options._replace(layout="", burst_buf=False, recover=False), comm))
     try:
         report = _replay(view, base, target, options, names, overwrite=overwrite, remove=remove, progress=progress)
     except BaseException as reason:

@@ -40,12 +40,10 @@ from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError
 from pnc_vol.file.driver_stack import context_of, stack_of_others
-from pnc_vol.file.finding import Found
-from pnc_vol.file.joining import session_of
-from pnc_vol.file.opening import Opened, open_file
+from pnc_vol.file.joining import open_file, session_of
+from pnc_vol.file.opening import Opening
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.layout.base import NeverWritten
 from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm, joined_lists, reported_to_all, serial
@@ -55,24 +53,25 @@ from pnc_vol.system import System, exists
 __all__ = ["dealt_subfiles", "open_set"]
 
 
-def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
+def open_set(opening: Opening) -> Any:
     """Open or create a set of subfiles (collective).
 
     Parameters
     ----------
-    found : Found, by rank 0: the name of the set, and the header of its first subfile, empty for a new set.
+    opening : Opening, with the name of the set, and the header of its first subfile, empty for a new set.
 
     Returns
     -------
     Session
     """
-    path, system = found.path, options.system
-    first = described(_first_header(found), subfile_path(path, 0)) if found.header else None
-    writable, created = mode != "r", first is None
+    path, options, comm, mode = opening.path, opening.options, opening.comm, opening.mode
+    system = options.system
+    first = described(_first_header(opening), subfile_path(path, 0)) if opening.content else None
+    writable, created = opening.writable, first is None
     own, subfile_of = dealt_subfiles(options, comm, None if first is None else first.subfiles)
     count = first.subfiles if first is not None else 1 + max(subfile_of)
     numbers = own if writable else []
-    opened: list[tuple[Opened, Comm]] = []
+    opened: list[Opening] = []
     members: list[Member] = []
     real = system.realpath(subfile_path(path, 0))
     location, stale = Location(system, real, real), list[str]()
@@ -87,15 +86,15 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
                 new = physical_header(Header(5), [], [], nblobs=group.size, nprocs=comm.size, subfiles=count)
                 # mode "x": another process may have made the file since rank 0 looked, and it must not be replaced
                 how = "r+" if not created else mode if mode == "w" else "x"
-                opened.append((_open_subfile(path, number, how, options, group, new), group))
+                opened.append(_open_subfile(path, number, how, options, group, new))
         if writable:
             headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
         else:
-            headers, names = read_headers(path, options, comm, location, found.subfile)
+            headers, names = read_headers(path, options, comm, location, opening.existing)
         descriptions = described_all(path, headers)
         tree, canonical = canonical_of(path, headers, descriptions, options, warns=comm.rank == 0)
-        for number, (one, group) in zip(numbers, opened, strict=True):
-            members.append(_member(number, one, group, descriptions, tree, canonical.numrecs, options))
+        for number, one in zip(numbers, opened, strict=True):
+            members.append(_member(number, one, descriptions, tree, canonical.numrecs, options))
     except BaseException as error:
         _give_up(members, opened[len(members) :], error)
         raise
@@ -109,7 +108,7 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
         driver.moved(number, name)
     if created:
         (replaces,), _ = comm.agree("open stale", (bool(stale),))
-        for one, _ in opened:
+        for one in opened:
             if replaces and one.location is not None:
                 # The new content is synced before the old files are removed: a power failure leaves one of the two.
                 one.location.replaces = True
@@ -127,9 +126,10 @@ def open_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
     )
     if descriptions:
         files.take(headers, descriptions, tuple(tree.datasets))
-    encoded = encode(canonical, check=False) if writable else b""
-    made = Opened(path, driver, None, writable, created, canonical, encoded, tree, NeverWritten(), False, BlobLayout)
-    session = session_of(made, options, comm, file_set=files)
+    opening.way, opening.driver, opening.layout = "create" if created else "open", driver, BlobLayout
+    opening.header, opening.tree = canonical, tree
+    opening.content = encode(canonical, check=False) if writable else b""
+    session = session_of(opening, file_set=files)
     if writable and not created and comm.rank == 0:
         # the lock of subfile 0 is this job's
         forget_renames(system, path)
@@ -156,8 +156,8 @@ def _name_set(session: Any, members: list[Member], system: System) -> None:
         raise
 
 
-def _first_header(found: Found) -> Header:
-    return header_of_bytes(found.header) if found.subfile is None else found.subfile.decoded.header
+def _first_header(opening: Opening) -> Header:
+    return header_of_bytes(opening.content) if opening.existing is None else opening.existing.decoded.header
 
 
 def _stale(path: str, count: int, system: System) -> list[str]:
@@ -179,38 +179,38 @@ def _stale(path: str, count: int, system: System) -> list[str]:
 
 def _member(
     number: int,
-    opened: Opened,
-    group: Comm,
+    opened: Opening,
     descriptions: Sequence[Described],
     tree: Tree,
     numrecs: int,
     options: Options,
 ) -> Member:
     """Make the inner session of a subfile."""
-    defs, nblobs = PhysicalDefinitions(), group.size
+    defs, nblobs = PhysicalDefinitions(), opened.comm.size
     sizes: tuple[MapVariables, ...] = ()
     defs.become(opened.header, ())
     if descriptions:
         nblobs, both = descriptions[number].nblobs, zip(descriptions[number].maps, descriptions[0].maps, strict=False)
         sizes = tuple(own._replace(dims=first.dims, dimids=first.dimids) for own, first in both)
         _define(defs, opened.header, descriptions[number], descriptions[0], tree)
-    inner = session_of(opened._replace(tree=defs.tree), _inner(options, new=opened.created), group, defs=defs)
+    opened.tree, opened.options = defs.tree, _inner(options, new=opened.created)
+    inner = session_of(opened, defs=defs)
     if opened.header.numrecs > numrecs:
         for uid in inner.disk.layout.record_uids:
             inner.disk.layout.lose_records(uid, numrecs, opened.header.numrecs)
     return Member(number, inner, nblobs, sizes)
 
 
-def _give_up(members: Sequence[Member], opened: Sequence[tuple[Opened, Comm]], error: BaseException) -> None:
+def _give_up(members: Sequence[Member], opened: Sequence[Opening], error: BaseException) -> None:
     """Abort the sessions of the subfiles of a set that could not be opened."""
     for member in members:
         with suppress(OSError):
             member.session.abort(f"{type(error).__name__}: {error}")
-    for one, _ in opened:
+    for one in opened:
+        assert one.driver is not None
         with suppress(OSError):
             one.driver.close()
-        if one.location is not None:
-            one.location.held.release()
+        one.release()
 
 
 def _inner(options: Options, *, new: bool = False) -> Options:
@@ -243,31 +243,32 @@ def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> tuple[Seq
     return [int(first[rank])], first.tolist()
 
 
-def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm, new: Header) -> Opened:
+def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm, new: Header) -> Opening:
     inner = _inner(options, new=mode != "r+")
+    opened = Opening(subfile_path(path, number), mode, inner, group, layout=SubfileLayout)
     try:
-        opened = open_file(subfile_path(path, number), mode, options=inner, comm=group, new=new, pieces=True)
+        open_file(opened, new)
     except BaseException as error:
         if group.in_step(error):
             group.close()
         else:
             group.abandon(f"{type(error).__name__}: {error}")
         raise
-    assert isinstance(opened, Opened)
-    return opened._replace(layout=SubfileLayout)
+    return opened
 
 
 def _headers_of_opened(
-    path: str, count: int, opened: Sequence[tuple[Opened, Comm]], numbers: Sequence[int], comm: Comm, *, new: bool
+    path: str, count: int, opened: Sequence[Opening], numbers: Sequence[int], comm: Comm, *, new: bool
 ) -> list[Header]:
     """The headers of all subfiles, which the ranks have open (collective); none of a new set."""
     own = []
-    for n, (one, group) in zip(numbers, opened, strict=True):
-        if group.rank == 0:
+    for n, one in zip(numbers, opened, strict=True):
+        if one.comm.rank == 0:
+            assert one.driver is not None
             records = (
                 one.header.numrecs if new else counted(one.header, one.driver.size(), subfile_path(path, n)).numrecs
             )
-            own.append((n, one.header_bytes, records))
+            own.append((n, one.content, records))
     headers = comm.merge("open subfiles", own, joined_lists)
     if new:
         return []

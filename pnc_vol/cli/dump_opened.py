@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
 from pnc_vol.extents.model import Runs
-from pnc_vol.file.finding import is_set
+from pnc_vol.file.file_sets import is_set
 from pnc_vol.format import model
 from pnc_vol.format.model import TYPES, Header, Var
 from pnc_vol.system import REAL

@@ -17,7 +17,7 @@ from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
 from pnc_vol.cli.show import FAILED, each, expected, fail, on_disk, painted, print_json, safe
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.either import open_either
-from pnc_vol.file.finding import is_set
+from pnc_vol.file.file_sets import is_set
 from pnc_vol.system import REAL, exists, is_folder
 
 __all__ = ["VERBS", "tree"]

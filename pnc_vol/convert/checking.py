@@ -33,7 +33,7 @@ from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import DefinitionError, PncVolError, PncVolWarning
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
-from pnc_vol.file.finding import files_of, is_set
+from pnc_vol.file.file_sets import files_of, is_set
 from pnc_vol.format import check as rules
 from pnc_vol.format.decode import decode
 from pnc_vol.format.limits import check_limits, check_type

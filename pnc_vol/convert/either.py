@@ -16,7 +16,7 @@ from pnc_vol.api.hdf5_files import open_hdf5
 from pnc_vol.disk import signature
 from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import NotCDFError
-from pnc_vol.file.finding import is_set
+from pnc_vol.file.file_sets import is_set
 from pnc_vol.system import REAL, System
 from pnc_vol.system.full_io import read_at
 

@@ -30,7 +30,7 @@ from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import CorruptHeaderError, DefinitionError, LogRefusedError, NotYetError
-from pnc_vol.file.finding import is_set
+from pnc_vol.file.file_sets import is_set
 from pnc_vol.file.leftovers import left
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.format.check import short_data

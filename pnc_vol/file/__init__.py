@@ -6,16 +6,16 @@
 `posted_reads`          posted reads: small ones in columns, others one by one
 `session`               the thin session: the parts, the lock, the ranks; what is on disk is in `disk`
 ----------------------  ----------------------------------------------------------------------------
-`registry`              which files this process has open; a second opening joins the session
-`forgotten`             files that nobody closed
-`parting`               how ranks that left a file part: what was flushed follows to it
-`deferred`              files that are closed later than their users closed them; times of all files
+`opening`               the record of one opening, which steps fill from top to bottom; the table of its states
+`joining`               the steps of an opening on all ranks, up to the session; or a session that is open
 `finding`               what rank 0 does at an opening: join, open or create
+`registry`              which files this process has open, whether an opening joins one, and files that nobody closed
+`file_sets`             plug-ins that find and open files which consist of several files
 `leftovers`             what plug-ins do about what an earlier job left of a file
 `combinations`          which options do not go together
-`opening`               opening on all ranks together
-`of_ranks`              the modules that a file of several ranks is opened with
-`joining`               what opens a file or joins its session
+`preloaded`             the modules that an opening by several ranks loads
+`parting`               how ranks that left a file part: what was flushed follows to it
+`deferred`              files that are closed later than their users closed them; times of all files
 `driver_stack`          the stack of drivers of a file, a copy or a temporary file
 ----------------------  ----------------------------------------------------------------------------
 `post`                  posting writes

@@ -20,8 +20,8 @@ from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
 from pnc_vol.file import deferred, post
 from pnc_vol.file.closing import abort, close, give_up
 from pnc_vol.file.flushing import flush
-from pnc_vol.file.forgotten import close_forgotten
 from pnc_vol.file.reads import contiguous
+from pnc_vol.file.registry import close_unreferenced
 from pnc_vol.file.session import Session, WriteData
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
@@ -217,7 +217,7 @@ class OpenFile(Session):
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Carry out all that is posted (collective). See `flushing.flush`, and `File.flush` for `progress`."""
-        close_forgotten()
+        close_unreferenced()
         with self.lock:
             since = time.perf_counter()
             try:

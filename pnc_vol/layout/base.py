@@ -312,7 +312,7 @@ class Layout(abc.ABC):
     """Whether data and headers are in several files, each with a life of its own."""
 
     sets: ClassVar[str] = ""
-    """Of a layout of several files, the plug-in that finds and opens them; see `file.finding.FileSets`."""
+    """Of a layout of several files, the plug-in that finds and opens them; see `file.file_sets.FileSets`."""
 
     def __init__(self, options: Options) -> None:
         self.options = options

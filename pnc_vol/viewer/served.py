@@ -22,7 +22,7 @@ from pnc_vol.api.file import File
 from pnc_vol.api.hdf5_files import open_hdf5
 from pnc_vol.convert.either import kind_of
 from pnc_vol.convert.link_state import state_of
-from pnc_vol.file.finding import files_of
+from pnc_vol.file.file_sets import files_of
 from pnc_vol.system import REAL, exists
 from pnc_vol.viewer.objects import first_of
 

@@ -23,7 +23,7 @@ from xarray.backends.file_manager import FileManager
 from xarray.backends.store import StoreBackendEntrypoint
 
 from pnc_vol.api.file import File
-from pnc_vol.file.finding import file_with_header
+from pnc_vol.file.file_sets import file_with_header
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at
 from pnc_vol.xarray import writing as writing

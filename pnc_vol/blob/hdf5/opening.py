@@ -24,37 +24,46 @@ from pnc_vol.disk.signature import HDF5_SIGNATURE
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import DefinitionError, FormatError, NotYetError
 from pnc_vol.file.driver_stack import context_of, open_together, stack_of, stack_of_others
-from pnc_vol.file.finding import Found
 from pnc_vol.file.joining import session_of
-from pnc_vol.file.opening import Opened
-from pnc_vol.layout.base import NeverWritten
+from pnc_vol.file.opening import Opening
+from pnc_vol.format.model import Header
 from pnc_vol.layout.subfiles import subfile_path
+from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
 
 __all__ = ["open_hdf5_set"]
 
 
-def open_hdf5_set(found: Found, mode: str, options: Options, comm: Comm) -> Any:
+def open_hdf5_set(opening: Opening) -> Any:
     """Open or create a set of HDF5 blob files (collective); see `set_opening.open_set`."""
-    path = found.path
-    if not found.header:
-        return _created(path, mode, options, comm)
-    if found.header != HDF5_SIGNATURE or options.layout not in ("", Hdf5BlobLayout.name):
-        stated = Hdf5BlobLayout.name if found.header == HDF5_SIGNATURE else "blob"
+    path, options = opening.path, opening.options
+    if not opening.content:
+        return _created(opening)
+    if opening.content != HDF5_SIGNATURE or options.layout not in ("", Hdf5BlobLayout.name):
+        stated = Hdf5BlobLayout.name if opening.content == HDF5_SIGNATURE else "blob"
         raise DefinitionError(
             f"{path}: its data have the layout {stated!r}, so it cannot be opened with layout={options.layout!r}; "
             "leave layout= out"
         )
-    if mode != "r":
+    if opening.writable:
         raise NotYetError(
             f"{path}: HDF5 blobs are written once, when the file is closed: all data of a process lie in one piece, "
             "without room for more. Open it with mode 'r', or copy it to a file of another layout and go on with that"
         )
-    return _read(path, options, comm)
+    return _read(opening)
 
 
-def _created(path: str, mode: str, options: Options, comm: Comm) -> Any:
+def _session(opening: Opening, driver: Hdf5SetDriver, tree: Tree, header: Header, files: Hdf5Set) -> Any:
+    """Fill in what was read or made of a set; its session (collective)."""
+    opening.way, opening.driver, opening.layout = "open" if opening.content else "create", driver, Hdf5BlobLayout
+    # The header of a set is in none of its files.
+    opening.header, opening.tree, opening.content = header, tree, b""
+    return session_of(opening, file_set=files)
+
+
+def _created(opening: Opening) -> Any:
+    path, mode, options, comm = opening.path, opening.mode, opening.options, opening.comm
     system = options.system
     (number, *_), subfile_of = dealt_subfiles(options, comm, None)
     made: list[Own] = []
@@ -83,8 +92,7 @@ def _created(path: str, mode: str, options: Options, comm: Comm) -> Any:
         location=location,
     )
     tree, canonical = canonical_of(path, [], [], options, warns=False)
-    opened = Opened(path, driver, None, True, True, canonical, b"", tree, NeverWritten(), False, Hdf5BlobLayout)
-    return session_of(opened, options, comm, file_set=files)
+    return _session(opening, driver, tree, canonical, files)
 
 
 def _own(path: str, number: int, mode: str, options: Options, group: Comm) -> Own:
@@ -107,7 +115,8 @@ def _own(path: str, number: int, mode: str, options: Options, group: Comm) -> Ow
     return Own(number, group, location, driver)
 
 
-def _read(path: str, options: Options, comm: Comm) -> Any:
+def _read(opening: Opening) -> Any:
+    path, options, comm = opening.path, opening.options, opening.comm
     context, spec = context_of(options, comm, writable=False), stack_of_others(options, writable=False)
 
     def read() -> list[Any]:
@@ -150,5 +159,4 @@ def _read(path: str, options: Options, comm: Comm) -> Any:
         location=Location(options.system, real, real),
     )
     files.files.use_subfiles(subfiles, tuple(tree.datasets))
-    opened = Opened(path, driver, None, False, False, canonical, b"", tree, NeverWritten(), False, Hdf5BlobLayout)
-    return session_of(opened, options, comm, file_set=files)
+    return _session(opening, driver, tree, canonical, files)

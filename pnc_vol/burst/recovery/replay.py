@@ -31,6 +31,7 @@ from pnc_vol.disk.identity import identity_of
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.file.joining import open_session
 from pnc_vol.file.leftovers import ReplayReport
+from pnc_vol.file.opening import Opening
 from pnc_vol.ranks.comm import Comm, serial
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
@@ -123,7 +124,7 @@ def _replay_jobs(
     with warnings.catch_warnings():
         # That a header stands alone, or that other jobs left logs too, is why this is done.
         warnings.simplefilter("ignore", PncVolWarning)
-        session = open_session(path, "r+", options=options, comm=comm)
+        session = open_session(Opening(path, "r+", options, comm))
     target = LoggedFile(session.disk)
     target.identity = identity_of(options.system, target.work)
     before = session.disk.header_bytes

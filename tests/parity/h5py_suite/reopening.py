@@ -22,7 +22,8 @@ from typing import Any
 
 from pnc_vol import AttributeManager, Dataset, Group, Reference
 from pnc_vol.api import ids, opening
-from pnc_vol.file import forgotten, joining, registry
+from pnc_vol.file import joining, registry
+from pnc_vol.file.opening import Opening
 from pnc_vol.mapping import links, tree
 
 counts = {"reads": 0, "reopened": 0}
@@ -44,7 +45,7 @@ def reopen(session: Any) -> None:
         holders = [handle for handle in handles if handle.session is session and not handle.released]
         old = session.defs.tree
         session.close()
-        new = joining.open_session(session.disk.path, "r+", options=session.options, comm=session.comm)
+        new = joining.open_session(Opening(session.disk.path, "r+", session.options, session.comm))
         assert not new.defs.tree.findings, new.defs.tree.findings
         follow(old, new.defs.tree)
         for entry in {handle.ref._entry for handle in holders}:
@@ -52,7 +53,7 @@ def reopen(session: Any) -> None:
         for handle in holders:
             handle.ref = registry.SessionRef(registry._open[handle.ref._entry.token], writable=handle.ref.writable)
             handle.session = new
-            forgotten.watch(handle, handle.ref, handle.filename)
+            registry.watch(handle, handle.ref, handle.filename)
         counts["reopened"] += 1
     finally:
         busy.pop()
