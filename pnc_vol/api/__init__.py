@@ -1,8 +1,8 @@
 """The objects that users have: h5py's, over a session.
 
 ===================  ==============================================================================
-`file`               `File`; `file_class`: which may turn out to be h5py's; `arguments`: what it was given, checked;
-                     `opening`: a file opened; `hints`: the hints in force and what set them
+`file`               `File`, which may turn out to be h5py's; `arguments`: its arguments, checked; `opening`: a file is
+                     opened; `hints`: the hints in force and what set them
 `group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``, with
                      `copied_references`, `copying_hdf5`; `paths`: from a name to an object; `linking`: links
 `dataset`            `Dataset`; `posting`: iput, iget; `converting`: astype, asstr, fields, read_direct, with `views`;

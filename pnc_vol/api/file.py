@@ -14,17 +14,18 @@ Rules
 from __future__ import annotations
 
 import copyreg
+import inspect
 import itertools
 import os
+from abc import ABCMeta
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol.api.file_class import FileClass
 from pnc_vol.api.group import Group
 from pnc_vol.api.ids import DatasetID, FileID, GroupID, ObjectID, TypeID
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import stands_for
-from pnc_vol.errors import printable
+from pnc_vol.errors import NotCDFError, printable
 from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
@@ -47,6 +48,28 @@ def _reduced(oid: ObjectID) -> tuple[Any, ...]:
 # What a pickle keeps of an object is its id. Here, because ids know nothing of `File`, by which they are found again.
 for _kind in (DatasetID, FileID, GroupID, TypeID):
     copyreg.pickle(_kind, _reduced)
+
+
+class FileClass(ABCMeta):
+    """A class whose instance may turn out to be h5py's own `File`; see the option ``hdf5``."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *args: Any, **keywords: Any) -> Any:
+            try:
+                return super().__call__(*args, **keywords)
+            except NotCDFError:
+                from pnc_vol.api import hdf5_files
+
+                found = hdf5_files.instead(cls, args, keywords)
+                if found is None:
+                    raise
+                return found
+
+        @property
+        def __signature__(cls) -> inspect.Signature:
+            found = inspect.signature(cls.__init__)
+            return found.replace(parameters=list(found.parameters.values())[1:])
 
 
 class RequestsOfFile(Group, metaclass=FileClass):

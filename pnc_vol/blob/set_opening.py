@@ -193,7 +193,7 @@ def _member(
         nblobs, both = descriptions[number].nblobs, zip(descriptions[number].maps, descriptions[0].maps, strict=False)
         sizes = tuple(own._replace(dims=first.dims, dimids=first.dimids) for own, first in both)
         _define(defs, opened.header, descriptions[number], descriptions[0], tree)
-    opened.tree, opened.options = defs.tree, _inner(options, new=opened.created)
+    opened.tree, opened.options = defs.tree, _inner(options, new=opened.way == "create")
     inner = session_of(opened, defs=defs)
     if opened.header.numrecs > numrecs:
         for uid in inner.disk.layout.record_uids:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.errors import DeferredCloseError, RankError
-from pnc_vol.file.session import Session
+from pnc_vol.file.session import Session, began, spent
 from pnc_vol.interruptions import is_interruption
 from pnc_vol.late import late
 from pnc_vol.ranks.comm import Comm
@@ -38,14 +38,11 @@ else:
     mpi_comm = late("pnc_vol.ranks.mpi_comm")
 
 __all__ = [
-    "Times", "close_at_exit", "close_before_open", "close_held", "finalize", "hold", "holds", "note_time", "same_ranks",
-    "wanted",
+    "Times", "close_at_exit", "close_before_open", "close_held", "finalize", "hold", "holds", "same_ranks", "wanted",
 ]  # fmt: skip
 
 _held: dict[Session, Callable[[], None]] = {}
 """What was closed by its users and is open, with the function that closes it."""
-_began = time.perf_counter()
-_spent = {"open": 0.0, "write": 0.0, "close": 0.0}
 
 os.register_at_fork(after_in_child=_held.clear)
 
@@ -71,11 +68,6 @@ class Times(NamedTuple):
 
     def __str__(self) -> str:
         return f"{','.join(self._fields)}\n" + ",".join(f"{seconds:.6f}" for seconds in self)
-
-
-def note_time(kind: str, since: float) -> None:
-    """Add what passed since then, by `time.perf_counter`, to the `Times` of this process."""
-    _spent[kind] += time.perf_counter() - since
 
 
 def same_ranks(one: Comm, other: Comm) -> bool:
@@ -148,8 +140,8 @@ def close_held(sessions: Iterable[Session] | None = None) -> None:
 
 
 def _error(failed: list[tuple[str, Exception]]) -> DeferredCloseError:
-    told = "; ".join(f"{path!r}: {type(error).__name__}: {error}" for path, error in failed)
-    made = DeferredCloseError(f"files that were closed before could not be completed: {told}")
+    text = "; ".join(f"{path!r}: {type(error).__name__}: {error}" for path, error in failed)
+    made = DeferredCloseError(f"files that were closed before could not be completed: {text}")
     made.errno = getattr(failed[0][1], "errno", None)
     made.paths = [path for path, _ in failed]
     return made
@@ -171,13 +163,13 @@ def close_before_open(comm: Comm, sessions: Iterable[Session] | None = None) -> 
     except DeferredCloseError as reason:
         error = reason
     # an exchange more than another open makes: what fails on one rank has to fail on all
-    _tell(comm, "open deferred", error)
+    _agree(comm, "open deferred", error)
 
 
-def _tell(comm: Comm, operation: str, error: DeferredCloseError | None, times: Sequence[float] = ()) -> list[float]:
+def _agree(comm: Comm, operation: str, error: DeferredCloseError | None, times: Sequence[float] = ()) -> list[float]:
     """The longest times of all ranks; what one of them could not close is raised on all, with the paths."""
-    mine = [list(times), None if error is None else [str(error), error.errno, error.paths]]
-    longest, trouble = comm.merge(operation, mine, _longest)
+    own = [list(times), None if error is None else [str(error), error.errno, error.paths]]
+    longest, trouble = comm.merge(operation, own, _longest)
     if trouble is not None and error is None:
         error = DeferredCloseError(trouble[0])
         error.errno, error.paths = trouble[1:]
@@ -224,17 +216,17 @@ def finalize(comm: Any = None) -> Times:
         close_held()
     except DeferredCloseError as reason:
         error = reason
-    mine = Times(_spent["open"], _spent["write"], _spent["close"], time.perf_counter() - _began)
+    own = Times(**spent, run=time.perf_counter() - began)
     if comm is None:
         if error is not None:
             raise error
-        return mine
+        return own
     ranks = mpi_comm.over(comm)
     try:
-        told = _tell(ranks, "finalize", error, mine)
+        longest = _agree(ranks, "finalize", error, own)
     finally:
         ranks.close()
-    return Times(*told)
+    return Times(*longest)
 
 
 def close_at_exit() -> None:

@@ -92,7 +92,8 @@ set_names = _sets.own
 
 def matched_set(system: System, path: str) -> str:
     """The name of the set whose files a pattern matches, such as ``out.nc.*``; any other path as it is."""
-    if ("*" in path or "?" in path or "[" in path) and not exists(system, path):
+    # a file may have such a name
+    if not exists(system, path):
         for name in set_names():
             path = file_sets(name).matched(system, path)
     return path

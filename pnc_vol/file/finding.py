@@ -45,7 +45,7 @@ def find(opening: Opening, new: Header) -> None:
         As `joining.open_session`; nothing is open then.
     """
     options, path = opening.options, opening.path
-    if opening.driver is None and opening.mode in ("r", "r+", "a"):
+    if opening.driver is None and opening.mode in ("r", "r+", "a") and ("*" in path or "?" in path or "[" in path):
         path = matched_set(options.system, path)
     asked = path
     seen: SetSeen | None = None

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +32,12 @@ from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.driver_stack import context_of, open_by_own_path, open_spill, open_together, stack_of
 from pnc_vol.file.file_sets import file_sets
 from pnc_vol.file.finding import find
-from pnc_vol.file.open_file import OpenFile, without_collector
+from pnc_vol.file.open_file import OpenFile
 from pnc_vol.file.opening import Opening
 from pnc_vol.file.registry import Closing, Entry, SessionRef, close_unreferenced
 from pnc_vol.file.requests import Posted
-from pnc_vol.file.session import FileSet
-from pnc_vol.format.model import Header, begin_rec, data_end, inner_bytes, is_record
+from pnc_vol.file.session import CollectorPaused, FileSet, note_time
+from pnc_vol.format.model import Finding, Header, begin_rec, data_end, inner_bytes, is_record
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, NeverWritten
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
@@ -147,7 +148,7 @@ def open_shared(opening: Opening, comm: Comm) -> tuple[OpenFile, SessionRef]:
                     ref = SessionRef(entry, writable=opening.writable)
                     if opening.token:
                         registry.enter(entry)
-            deferred.note_time("open", since)
+            note_time("open", since)
             return session, ref
         except Closing as busy:
             # Another thread closes the session: this one waits, and looks again.
@@ -159,11 +160,10 @@ def open_shared(opening: Opening, comm: Comm) -> tuple[OpenFile, SessionRef]:
                 ref.abandon(why)
             elif made is not None:
                 made.abort(why)
-            deferred.note_time("open", since)
+            note_time("open", since)
             raise
 
 
-@without_collector
 def open_session(opening: Opening) -> OpenFile:
     """Open or create a file, or join the session of it that has the token of `opening` (collective).
 
@@ -176,25 +176,25 @@ def open_session(opening: Opening) -> OpenFile:
     OSError
         FileNotFoundError, FileExistsError, IsADirectoryError, PermissionError, `FormatError`...; the same on all ranks.
     """
-    comm = opening.comm
     try:
-        open_file(opening)
-        if opening.way == "set":
-            made = file_sets(opening.sets).open(opening)
-            assert isinstance(made, OpenFile)
-            return made
-        if opening.way != "join":
-            return session_of(opening)
+        with CollectorPaused():
+            open_file(opening)
+            if opening.way == "set":
+                made = file_sets(opening.sets).open(opening)
+                assert isinstance(made, OpenFile)
+                return made
+            if opening.way != "join":
+                return session_of(opening)
         session = registry.joined(opening)
         if opening.way != "join":
             # Its close was deferred; it is closed by all ranks, and the file is opened anew.
-            deferred.close_before_open(comm, [session])
+            deferred.close_before_open(opening.comm, [session])
             return open_session(opening)
         assert isinstance(session, OpenFile)
-        comm.close()
+        opening.comm.close()
         return session
     except BaseException as error:
-        _leave(comm, error)
+        _leave(opening.comm, error)
         raise
 
 
@@ -229,6 +229,8 @@ def open_file(opening: Opening, new: Header | None = None) -> None:
             if opening.driver is not None or _open_driver(opening, spec, able):
                 _begin(opening)
                 return
+            # Another process gave the name to another file since rank 0 opened it.
+            opening.find_again()
         raise opening.comm.on_all(existing.replaced_too_often(opening.path))
     except BaseException:
         if own is not None:
@@ -299,7 +301,6 @@ def _same_on_all(opening: Opening, asked: dict[str, Any]) -> None:
 
 def _find(opening: Opening, new: Header) -> None:
     """Rank 0 finds or creates the file, and sends the others what they need of it (collective)."""
-    opening.find_again()
     if opening.comm.mpi is None:
         find(opening, new)
     else:
@@ -324,11 +325,11 @@ def _read(opening: Opening, *, pieces: bool) -> None:
     """
     comm, options = opening.comm, opening.options
     try:
-        if not opening.created and opening.existing is None:
+        if opening.way == "open" and opening.existing is None:
             opening.header = decoding.decode(opening.content, file_size=opening.size).header
         header = opening.header
         # a new file has nothing yet, but for one of a set
-        plain = pieces or not (header.vars or header.attrs or header.dims or not opening.created)
+        plain = pieces or not (header.vars or header.attrs or header.dims or opening.way == "open")
         tree = opening.tree = Tree() if plain else unflatten.from_header(header)
         tree.separator = options.separator
         try:
@@ -350,7 +351,7 @@ def _open_driver(opening: Opening, spec: str, able: Capabilities) -> bool:
     """Open the stack of drivers on all ranks (collective); False if the name led one of them to another file."""
     place = opening.location if opening.keeps_file else None
     path, name = (opening.path, "") if place is None else (place.work, place.path)
-    new = opening.created and not opening.keeps_file
+    new = opening.way == "create" and not opening.keeps_file
     context = context_of(
         opening.options, opening.comm, writable=opening.writable, fd=opening.fd, new=new, name=name
     )  # fmt: skip
@@ -369,26 +370,27 @@ def _open_driver(opening: Opening, spec: str, able: Capabilities) -> bool:
 def _begin(opening: Opening) -> None:
     """Write the first header of what is no file, or warn of what is unusual in a file that was read."""
     assert opening.driver is not None
-    header = opening.header
-    if opening.created:
+    assert opening.layout is not None
+    header, nbytes, read = opening.header, len(opening.content), opening.existing
+    end = data_end(header) if header.vars else 0
+    if opening.way == "create":
         if opening.location is None:
             opening.driver.resize(0)
             opening.driver.write_one(opening.content, 0)
-    elif opening.comm.rank == 0:
-        assert opening.existing is not None
-        assert opening.layout is not None
+    elif read is not None:
         # A layout of several files has data elsewhere: this file may be short.
-        end = data_end(header) if header.vars else 0
         whole = opening.layout.self_contained
-        if opening.existing.decoded.findings or (whole and opening.size < end):
-            _warn(opening, opening.size if whole else end)
+        if read.decoded.findings or (whole and opening.size < end):
+            _warn(opening, read.decoded.findings, opening.size if whole else end)
         warn_of(opening.path, opening.tree.findings)
+    opening.unwritten = NeverWritten(
+        reads_zero=opening.size <= max(end, nbytes), stale_gaps=bool(header.vars) and _has_gaps(header, nbytes)
+    )
 
 
-def _warn(opening: Opening, size: int) -> None:
+def _warn(opening: Opening, findings: Sequence[Finding], size: int) -> None:
     """Warn that data are missing at the end of a file of `size` bytes, and of the first finding of its header."""
-    assert opening.existing is not None
-    path, header, findings = opening.path, opening.header, opening.existing.decoded.findings
+    path, header = opening.path, opening.header
     missing = header_check.short_data(header, size) if size < data_end(header) else []
     if missing:
         total = sum(nbytes for _, nbytes in missing)
@@ -432,15 +434,15 @@ def session_of(opening: Opening, *, defs: Definitions | None = None, file_set: F
     defs : Definitions, optional, those of a subfile; the tree of `opening` is theirs.
     file_set : FileSet, optional, the files of which the session is, instead of one file.
     """
-    tree, header, comm = opening.tree, opening.header, opening.comm
+    tree, header, comm, created = opening.tree, opening.header, opening.comm, opening.way == "create"
     assert opening.layout is not None
     assert opening.driver is not None
     options = _with_layout(opening.options, opening.layout.name)
     # Several ranks compare what they define, which each may have made in another way.
-    as_read = opening.writable and not opening.created and comm.size == 1 and defs is None and file_set is None
+    as_read = opening.writable and not created and comm.size == 1 and defs is None and file_set is None
     defs = defs or Definitions(tree, header.version)
     layout = opening.layout(options) if file_set is None else file_set.layout(options)
-    layout.unwritten = _never_written(opening) if file_set is None else NeverWritten()
+    layout.unwritten = opening.unwritten
     layout.adopt(header, tuple(tree.datasets), tree.datasets)
     tree.history.clear()
     driver = _over(opening, layout, options)
@@ -449,10 +451,10 @@ def session_of(opening: Opening, *, defs: Definitions | None = None, file_set: F
         driver,
         opening.location,
         layout,
-        created=opening.created,
+        created=created,
         collective=file_set is None and comm.size > 1 and opening.driver.capabilities.collective,
         # A file that has its name already keeps it: what a flush promised must be under it.
-        keep_unpublished=options.publish == "close" and opening.created,
+        keep_unpublished=options.publish == "close" and created,
         may_be_longer=opening.writable and not layout.unwritten.reads_zero,
         named_by=None if file_set is None else lambda: file_set.location,
     )
@@ -470,15 +472,6 @@ def session_of(opening: Opening, *, defs: Definitions | None = None, file_set: F
     return OpenFile(options, comm, defs=defs, disk=disk, posted=posted, writable=opening.writable, file_set=file_set)
 
 
-def _never_written(opening: Opening) -> NeverWritten:
-    """Whether nothing lies behind the data that the header has, and whether there is space between variables."""
-    header, nbytes = opening.header, len(opening.content)
-    end = data_end(header) if header.vars else 0
-    return NeverWritten(
-        reads_zero=opening.size <= max(end, nbytes), stale_gaps=bool(header.vars) and _has_gaps(header, nbytes)
-    )
-
-
 def _has_gaps(header: Header, nbytes: int) -> bool:
     """Whether a variable would find room before the records."""
     records = begin_rec(header)
@@ -494,12 +487,12 @@ def _over(opening: Opening, layout: Layout, options: Options) -> Driver:
     context = context_of(options, opening.comm, writable=opening.writable)
     spec = stack_of(options, opening.comm)
     try:
-        return layout.over(opening.driver, opening.path, spec, context, created=opening.created)
+        return layout.over(opening.driver, opening.path, spec, context, created=opening.way == "create")
     except BaseException:
         if not opening.driver.capabilities.collective:
             opening.driver.close()
         if opening.location is not None:
-            if opening.created and opening.comm.rank == 0:
+            if opening.way == "create" and opening.comm.rank == 0:
                 opening.location.discard()
             opening.location.held.release()
         raise

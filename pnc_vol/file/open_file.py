@@ -10,19 +10,17 @@ Rules
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
-from pnc_vol.file import deferred, post
+from pnc_vol.file import post
 from pnc_vol.file.closing import abort, close, give_up
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.reads import contiguous
 from pnc_vol.file.registry import close_unreferenced
-from pnc_vol.file.session import Session, WriteData
+from pnc_vol.file.session import CollectorPaused, Session, WriteData, note_time
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request, as_out
@@ -38,30 +36,7 @@ else:
     drain, fetch = late("pnc_vol.file.drain"), late("pnc_vol.file.reads.fetch")
     posted_reads = late("pnc_vol.file.posted_reads")
 
-__all__ = ["OpenFile", "without_collector"]
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def without_collector(function: Callable[P, R]) -> Callable[P, R]:
-    """Pause Python's collector of cycles, which looks at all objects again and again while their number grows.
-
-    Reading and writing definitions, in opening and flushing, makes very many small objects, all live, and no cycles:
-    for headers of 10^5 variables the collector takes a third of the time.
-    """
-
-    @wraps(function)
-    def paused(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not gc.isenabled():
-            return function(*args, **kwargs)
-        gc.disable()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            gc.enable()
-
-    return paused
+__all__ = ["OpenFile"]
 
 
 class OpenFile(Session):
@@ -206,7 +181,6 @@ class OpenFile(Session):
         """Make room in memory; never waits for a rank. See `drain.drain`."""
         drain.drain(self)
 
-    @without_collector
     def flush(
         self,
         *,
@@ -218,7 +192,7 @@ class OpenFile(Session):
     ) -> None:
         """Carry out all that is posted (collective). See `flushing.flush`, and `File.flush` for `progress`."""
         close_unreferenced()
-        with self.lock:
+        with CollectorPaused(), self.lock:
             since = time.perf_counter()
             try:
                 self.check_open()
@@ -239,11 +213,10 @@ class OpenFile(Session):
                         if self.posted.rows_before:
                             composite_values.keep_unflushed(self)
             finally:
-                deferred.note_time("close" if what == "close" else "write", since)
+                note_time("close" if what == "close" else "write", since)
 
     # --------------------------------------------------------------------------------------- closing
 
-    @without_collector
     def close(self, *, again: bool = False, unheard: bool = False) -> None:
         """Flush and let go of the file (collective); a second call does nothing.
 
@@ -261,7 +234,7 @@ class OpenFile(Session):
             The file was to be durable and an earlier fsync failed. What was posted was written nevertheless, and a log
             is kept.
         """
-        with self.lock:
+        with CollectorPaused(), self.lock:
             close(self, again=again, unheard=unheard)
 
     def give_up(self) -> None:
@@ -285,9 +258,9 @@ class OpenFile(Session):
     def statistics(self) -> dict[str, Any]:
         """Counts of what this file did since it was opened, by name."""
         last = self.posted.last_flush
-        told = {
+        parts = {
             "bytes_spilled": self.posted.queue.spilled_bytes,
             "driver": self.disk.driver.statistics(),
             "last_flush": None if last is None else last._asdict(),
         }
-        return {**self.counts, **self.transport.statistics(), **self.comm.traffic.statistics(), **told}
+        return {**self.counts, **self.transport.statistics(), **self.comm.traffic.statistics(), **parts}

@@ -7,8 +7,8 @@ Each rank has one record. Steps fill it from top to bottom; a step reads fields 
 =========  =====================================  =========================  =========================================
 state      the step that leads to it              fields that it fills       what is on disk
 =========  =====================================  =========================  =========================================
-asked      `api.arguments` checks arguments       path, mode, options,       what was there
-                                                  target, real
+asked      `api.arguments` checks arguments       path, mode, writable,      what was there
+                                                  options, target, real
 begun      `joining.open_shared`: other files     comm, token; driver of     what was there
            that must be closed first are closed   what is no file
 agreed     `joining.open_file`: all ranks ask     keeps_file                 what was there
@@ -17,7 +17,7 @@ found      `finding.find` on rank 0; the others   way, sets, content, size,  "cr
            receive its message                    inode, existing, location  temporary one; else what earlier jobs left
                                                                              of the file was recovered
 read       all ranks decode the header            header, tree, layout       as before
-open       all ranks open the stack of drivers    driver                     as before
+open       all ranks open the stack of drivers    driver, unwritten          as before
 =========  =====================================  =========================  =========================================
 
 From "found" there are two other ways: "join", the process has the file open, and its session is used; and "set", the
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
 from pnc_vol.format.model import Header
-from pnc_vol.layout.base import Layout
+from pnc_vol.layout.base import Layout, NeverWritten
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
@@ -49,6 +49,7 @@ class Opening:
 
     path : str, as the user gave it; of a set the name of the set, once it was found.
     mode : {"r", "r+", "w", "w-", "x", "a"}
+    writable : bool, the mode is not "r".
     options : Options
     target : object, which is the file, or None.
     real : str, the path without symbolic links; "" if there is no file that others could open.
@@ -65,12 +66,14 @@ class Opening:
     location : Location or None, where the file is; None if there is no file.
     header : Header
     tree : Tree, the objects.
+    unwritten : NeverWritten
+        Whether nothing lies behind the data that the header has, and whether there is space between variables.
     layout : class. If it is given at first, variables are pieces of the objects of a set, which has the tree.
     """
 
     __slots__ = (
         "comm", "content", "driver", "existing", "header", "inode", "keeps_file", "layout", "location", "mode",
-        "options", "path", "real", "sets", "size", "target", "token", "tree", "way",
+        "options", "path", "real", "sets", "size", "target", "token", "tree", "unwritten", "way", "writable",
     )  # fmt: skip
 
     header: Header
@@ -89,12 +92,12 @@ class Opening:
         driver: Driver | None = None,
         layout: type[Layout] | None = None,
     ) -> None:
-        self.path, self.mode, self.options = path, mode, options
+        self.path, self.mode, self.options, self.writable = path, mode, options, mode != "r"
         self.target, self.real = target, real
         if comm is not None:
             self.comm: Comm = comm
         self.token, self.driver, self.keeps_file = b"", driver, False
-        self.layout = layout
+        self.layout, self.unwritten = layout, NeverWritten()
         self.find_again()
 
     def find_again(self) -> None:
@@ -102,15 +105,6 @@ class Opening:
         self.way, self.sets, self.content, self.size, self.inode = "", "", b"", 0, 0
         self.existing: Existing | None = None
         self.location: Location | None = None
-
-    @property
-    def writable(self) -> bool:
-        return self.mode != "r"
-
-    @property
-    def created(self) -> bool:
-        """Whether the file is new."""
-        return self.way == "create"
 
     @property
     def fd(self) -> int:

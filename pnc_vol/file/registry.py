@@ -45,7 +45,7 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.file import deferred
 from pnc_vol.file.driver_stack import asked_and_open
 from pnc_vol.file.opening import Opening
-from pnc_vol.file.session import Session
+from pnc_vol.file.session import Session, note_time
 from pnc_vol.interruptions import is_interruption
 from pnc_vol.late import late
 from pnc_vol.settings.options import Options
@@ -225,7 +225,7 @@ class SessionRef:
                 self._entry.refs.add(self)
             raise
         finally:
-            deferred.note_time("close", since)
+            note_time("close", since)
             if not self._entry.refs:
                 _leave(self._entry.token)
                 # A handle that is closed keeps this entry, and must not keep the object that was the file.
