@@ -55,12 +55,12 @@ def hints_in_force(session: OpenFile) -> Hints:
         "nc_header_reserve": given.header_reserve or 0,
         "pnc_buffer_size": given.buffer_size,
     }
-    told = {**given.hints, **{name: str(value) for name, value in known.items()}, **session.log_hints()}
+    found = {**given.hints, **{name: str(value) for name, value in known.items()}, **session.log_hints()}
     for name in hinted.own():
-        told |= hinted.find(name).when_off
-    told |= session.disk.driver.hints()
-    others = {name: hint_text(given, name) for name in given.sources if name not in told}
-    return Hints({**told, **others}, given.sources)
+        found |= hinted.find(name).when_off
+    found |= session.disk.driver.hints()
+    others = {name: hint_text(given, name) for name in given.sources if name not in found}
+    return Hints({**found, **others}, given.sources)
 
 
 def _text(path: str) -> bytes:
@@ -105,7 +105,7 @@ def prepared_from_file(comm: Comm, path: str, prepare: Callable[[HintFile], T]) 
             prepared.append(prepare(from_file))
         except Exception as error:
             failure = error
-    # what a rank was told besides need not be the same
+    # warnings of ranks need not be the same
     comm.agree("open hints", error=failure)
     for warning, category in () if comm.rank else held:
         warn_outside(warning, category)

@@ -161,7 +161,7 @@ class StoredFile:
         self.driver, self.location = driver, location
 
     def use_copy(self, driver: Driver, location: Location | None, layout: Layout) -> None:
-        """Go on with a copy that has the data where `layout` has them, and no header yet; see `let_go_of_left`.
+        """Go on with a copy that has the data where `layout` has them, and no header yet; see `release_left`.
 
         The copy and its layout come together: an interruption between them would have the next flush look for data
         where they are not.
@@ -171,7 +171,7 @@ class StoredFile:
             self.left.append((self.driver, self.location))
         self.driver, self.location, self.layout, self._encoded, self._count = driver, location, layout, b"", b""
 
-    def let_go_of_left(self, *, first: bool) -> None:
+    def release_left(self, *, first: bool) -> None:
         """Close the files that copies have replaced; can be called again.
 
         first : bool, this is rank 0, which removes those that have no name.

@@ -61,7 +61,7 @@ def close(session: Session, *, again: bool = False, unheard: bool = False) -> No
                     if alone:
                         session.comm.abandon(f"{type(error).__name__}: {error}")
                     with suppress(Exception):
-                        _let_go(session, orderly=session.comm.size == 1, flushed=bool(done))
+                        _release(session, orderly=session.comm.size == 1, flushed=bool(done))
                 finally:
                     session.mark_closed()
             raise
@@ -89,10 +89,10 @@ def _close(session: Session, *, again: bool, unheard: bool, done: list[bool]) ->
                 cut_what_failed(session.comm, session.disk)
         # A driver that holds bytes back meets the same error once more.
         with suppress(OSError):
-            _let_go(session, orderly=orderly, flushed=False)
+            _release(session, orderly=orderly, flushed=False)
         raise
     done.append(True)
-    _let_go(session, orderly=True, flushed=True)
+    _release(session, orderly=True, flushed=True)
     tell(FILE, DEBUG, "%s: closed", session.disk.path)
     if unread is not None:
         raise unread
@@ -159,7 +159,7 @@ def give_up(session: Session) -> None:
     if session.writable:
         with suppress(OSError):
             cut_what_failed(session.comm, session.disk)
-    _let_go(session, orderly=True, flushed=False)
+    _release(session, orderly=True, flushed=False)
 
 
 def abort(session: Session, reason: str) -> None:
@@ -169,7 +169,7 @@ def abort(session: Session, reason: str) -> None:
         kept = _kept(session, orderly=False)
         if kept and session.comm.rank == 0:
             warn_outside(f"{session.disk.path}: it was given up before its close. What was flushed is kept in {kept}")
-        _let_go(session, orderly=session.comm.size == 1, flushed=False)
+        _release(session, orderly=session.comm.size == 1, flushed=False)
 
 
 def _remove_work(session: Session) -> None:
@@ -182,7 +182,7 @@ def _remove_work(session: Session) -> None:
             session.comm.agree("close discard")
 
 
-def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
+def _release(session: Session, *, orderly: bool, flushed: bool) -> None:
     """Release all that the session has open; what is released already stays so."""
     stays = False
     try:
@@ -195,15 +195,15 @@ def _let_go(session: Session, *, orderly: bool, flushed: bool) -> None:
                 session.file_set.close(orderly=orderly, flushed=flushed)
             stays = not orderly and parting.leaves(session)
             if orderly:
-                session.disk.let_go_of_left(first=session.comm.rank == 0)
+                session.disk.release_left(first=session.comm.rank == 0)
                 if not flushed:
                     _remove_work(session)
                 session.disk.driver.close()
             elif not stays:
-                parting.let_go_of_file(session)
+                parting.close_left_file(session)
     finally:
         if not stays:
-            session.let_go_of_name()
+            session.release_name()
         # Not before: another thread that opens the file waits for this, and finds it unlocked.
         session.mark_closed()
     if orderly:

@@ -62,9 +62,9 @@ def write_out(session: Session) -> None:
         rows = {uid: np.concatenate([batch.rows(uid) for batch in batches]) for uid in filled}
         done = session.transport.execute(session.disk.driver, batches, places, affine=layout.affine)
         layout.note_written(tree, list(places))
-        for uid, mine in rows.items():
+        for uid, own in rows.items():
             left = np.concatenate([NO_ROWS[:, 0], *(batch.rows(uid)[:, 0] for batch in done.left)])
-            there = mine[~np.isin(mine[:, 0], left)] if len(left) else mine
+            there = own[~np.isin(own[:, 0], left)] if len(left) else own
             layout.note_elements(tree.datasets[uid], Runs(there[:, 1], there[:, 2]))
         posted.note_written(done)
         session.counts["drains"] += 1

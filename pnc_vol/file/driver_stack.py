@@ -96,8 +96,8 @@ def asked_and_open(asked: Options, opened: Options, comm: Comm) -> tuple[str, st
 def context_of(
     options: Options, comm: Comm, *, writable: bool, fd: int = -1, new: bool = False, name: str = ""
 ) -> OpenContext:
-    told = options.storage_options or {}
-    return OpenContext(writable, options.system, comm if comm.mpi else None, options.hints, fd, new, name, told)
+    storage = options.storage_options or {}
+    return OpenContext(writable, options.system, comm if comm.mpi else None, options.hints, fd, new, name, storage)
 
 
 def open_together(

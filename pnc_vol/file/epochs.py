@@ -137,8 +137,8 @@ class Epochs:
         self.apart = self.holding and bool(most[6])
         owned = None
         if most[3]:
-            mine = held_ranges.owned_by(comm.rank, announced)
-            owned = comm.merge("flush held ranges", mine, held_ranges.joined_owned)
+            own = held_ranges.owned_by(comm.rank, announced)
+            owned = comm.merge("flush held ranges", own, held_ranges.joined_owned)
         self._overlapped = most[4], most[5], owned
         self._release(min(least, self._ended))
         if comm.size > 1 and not (self._elsewhere(most[len(facts) :]) if self._driver.sees_node else behind > late):

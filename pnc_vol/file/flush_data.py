@@ -117,11 +117,11 @@ def write_data(
         for turn in range(comm.size) if ordered else (comm.rank,):
             if turn == comm.rank:
                 maps = layout.maps if some else {}
-                mine = session.transport.execute(driver, some, maps, affine=layout.affine, agreed=agreed)
+                executed = session.transport.execute(driver, some, maps, affine=layout.affine, agreed=agreed)
                 if n:
-                    done.add(mine)
+                    done.add(executed)
                 else:
-                    done = mine
+                    done = executed
                 if n + 1 == len(batches):
                     posted.note_written(done)
                 if ordered and held:

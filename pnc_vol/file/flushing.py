@@ -265,7 +265,7 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
     if changed:
         batches = session.posted.without_deleted(batches, defs.tree.datasets)
     flat = defs.flatten(layout, common=comm.size > 1)
-    mine = Agreement(
+    agreement = Agreement(
         drained=layout.drained,
         widened=bool(defs.widened),
         changed=changed,
@@ -276,7 +276,7 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
     )
     if comm.size > 1:
         runs, nbytes = queue.weight()
-        mine = mine._replace(
+        agreement = agreement._replace(
             runs=runs,
             nbytes=nbytes,
             rounds=rounds_of(batches),
@@ -288,13 +288,13 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
         comm.traffic.begin()
         definitions = digest(flat.header)
         describe = partial(differences.described, defs.tree, flat)
-        mine, reported, reads = agree(comm, operation, mine, definitions, describe, reported, reads)
+        agreement, reported, reads = agree(comm, operation, agreement, definitions, describe, reported, reads)
     if holds or reported:
         session.epochs.meet(reported, partial(held_ranges.spans_of, batches, layout.maps, new=True))
-        mine = mine._replace(apart=session.epochs.apart)
+        agreement = agreement._replace(apart=session.epochs.apart)
     if reads.posts:
         fetch.complete_together(session, reads)
-    return batches, flat, mine
+    return batches, flat, agreement
 
 
 def _nothing_to_do(session: Session, flat: Flat, agreed: Agreement) -> bool:
@@ -439,15 +439,15 @@ def _report(session: Session, seconds: dict[str, float], done: Executed) -> None
     transport = session.transport.last if done.requests or done.rounds else ""
     posted = session.posted
     requests = posted.next_number - posted.first_number
-    told = FlushReport(
+    made = FlushReport(
         session.disk.path, requests, done.requests, done.extents, done.nbytes, done.rounds, transport, seconds
     )
-    posted.note_flush(told)
+    posted.note_flush(made)
     if "logging" in sys.modules:
         # asked here, too: a call would take time in every small flush
         tell(
             FLUSH, DEBUG, "%s: flush of %d requests, %d runs in %d pieces, %d bytes, %s, %.6f s",
-            told.path, requests, told.runs, told.extents, told.nbytes, transport or "no write", sum(seconds.values()),
+            made.path, requests, made.runs, made.extents, made.nbytes, transport or "no write", sum(seconds.values()),
         )  # fmt: skip
     for watcher in watchers:
-        watcher(told)
+        watcher(made)

@@ -21,7 +21,7 @@ from pnc_vol.file.session import Session
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.warn import warn_outside
 
-__all__ = ["leaves", "let_go_of_file", "part_from_others"]
+__all__ = ["close_left_file", "leaves", "part_from_others"]
 
 _MOMENT, _LAST = 1.0, 5.0
 """Seconds to wait for the other ranks after a file was left, and when the interpreter exits."""
@@ -44,7 +44,7 @@ def leaves(session: Session) -> bool:
     return stays
 
 
-def let_go_of_file(session: Session) -> None:
+def close_left_file(session: Session) -> None:
     """Close a file that this rank left."""
     # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
     if not session.disk.collective:
@@ -112,6 +112,6 @@ def _end(comm: Comm, session: Session | None) -> None:
     if session is not None:
         try:
             with suppress(OSError):
-                let_go_of_file(session)
+                close_left_file(session)
         finally:
-            session.let_go_of_name()
+            session.release_name()

@@ -247,13 +247,13 @@ class ShortReads:
         place : int64[n], at which of them those of each row begin.
         """
         targets = self.targets
-        mine = targets if len(chosen) == len(targets) else [targets[row] for row in chosen.tolist()]
+        asked = targets if len(chosen) == len(targets) else [targets[row] for row in chosen.tolist()]
         if len(self._alike) == 1 and not self.kept:
             # Rows of one array: numpy makes them in half of the time that slices take.
-            for target, part in zip(mine, values.reshape(len(mine), *mine[0].shape), strict=True):
+            for target, part in zip(asked, values.reshape(len(asked), *asked[0].shape), strict=True):
                 target[...] = part
             return
-        for target, first in zip(mine, place.tolist(), strict=True):
+        for target, first in zip(asked, place.tolist(), strict=True):
             if type(target) is not tuple:
                 target[...] = values[first : first + target.size].reshape(target.shape)
 

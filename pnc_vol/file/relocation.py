@@ -109,7 +109,7 @@ def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, target: Layout, fill
 
             driver = staged.StagedDriver(driver, copy.driver)
     disk.use_copy(driver, copy.location, target)
-    disk.let_go_of_left(first=comm.rank == 0)
+    disk.release_left(first=comm.rank == 0)
 
 
 def replaces_live(disk: StoredFile, uids: tuple[int, ...]) -> bool:

@@ -234,7 +234,7 @@ class Session(ABC):
             self.check_open()
             return read(*args, **keywords)
 
-    def let_go_of_name(self) -> None:
+    def release_name(self) -> None:
         """Release the lock; remove the file if it has no name and nothing was flushed to it."""
         if self.disk.location is not None:
             if self.comm.rank == 0:

@@ -50,12 +50,12 @@ def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]
     kinds, left = _placed(session, nodes, np.array(listed, np.int64).reshape(-1, 3))
     others = [reads[i] for i in left]
     for facts, rows, offsets, nbytes in kinds:
-        mine = [reads[i] for i in rows.tolist()]
+        several = [reads[i] for i in rows.tolist()]
         for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, _GROUP):
             if values is None:
-                others += mine[first:last]
+                others += several[first:last]
             else:
-                complete_with(mine[first:last], _swapped(values, facts), place.tolist())
+                complete_with(several[first:last], _swapped(values, facts), place.tolist())
     return others
 
 

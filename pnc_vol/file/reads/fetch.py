@@ -223,9 +223,9 @@ def complete_all(session: Session, operation: str) -> None:
     """Fill the arrays of all posted reads of all ranks, of a file that is only read (collective)."""
     comm = session.comm
     with comm.errors_shared():
-        mine = weight_of_reads(session)
+        weight = weight_of_reads(session)
         comm.traffic.begin()
-        most, _ = comm.agree(operation, mine)
+        most, _ = comm.agree(operation, weight)
         if most[0]:
             complete_together(session, Weight(*most))
 
@@ -272,13 +272,13 @@ def complete_posted(session: Session, requests: Iterable[Request] | None = None)
             posted.settle(reads, complete_short(session, reads))
     own = posted.single()
     # each once, in the order of posting
-    mine = list(own.values()) if numbers is None else [own[number] for number in sorted(numbers & own.keys())]
+    chosen = list(own.values()) if numbers is None else [own[number] for number in sorted(numbers & own.keys())]
     try:
-        complete(session, mine)
+        complete(session, chosen)
     except BaseException:
-        posted.forget([read.id for read in mine if read.test()])
+        posted.forget([read.id for read in chosen if read.test()])
         raise
-    posted.forget([read.id for read in mine])
+    posted.forget([read.id for read in chosen])
 
 
 # ------------------------------------------------------------------------------------- from the file
