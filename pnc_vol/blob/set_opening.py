@@ -107,11 +107,7 @@ def open_set(opening: Opening) -> Any:
     for number, name in enumerate(names):
         driver.moved(number, name)
     if created:
-        (replaces,), _ = comm.agree("open stale", (bool(stale),))
-        for one in opened:
-            if replaces and one.location is not None:
-                # The new content is synced before the old files are removed: a power failure leaves one of the two.
-                one.location.replaces = True
+        _note_replaced(opened, stale, comm)
     files = SubfileSet(
         comm,
         path,
@@ -154,6 +150,15 @@ def _name_set(session: Any, members: list[Member], system: System) -> None:
                 with suppress(OSError):
                     system.unlink(place.work)
         raise
+
+
+def _note_replaced(opened: Sequence[Opening], stale: Sequence[str], comm: Comm) -> None:
+    """Note that the subfiles of a new set take the place of older files, if rank 0 found some (collective)."""
+    (replaces,), _ = comm.agree("open stale", (bool(stale),))
+    for one in opened:
+        if replaces and one.location is not None:
+            # The new content is synced before the old files are removed: a power failure leaves one of the two.
+            one.location.replaces = True
 
 
 def _first_header(opening: Opening) -> Header:
