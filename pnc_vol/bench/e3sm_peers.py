@@ -44,8 +44,8 @@ class PostingMpiPeer(MpiFilePeer):
 
     def new(self) -> None:
         super().new()
-        self._writes: list[tuple[Array, Array, Array]] = []
-        self._reads: list[tuple[Array, Array, Array, Array]] = []
+        self._posted: list[tuple[Array, Array, Array, Array | None]] = []
+        """Offsets and lengths in the file, bytes as the file has them, and where values that are read go."""
 
     def define(self, specs: Mapping[str, Spec], attrs: Any = None, dims: Any = None) -> None:
         self.specs, self.layout, at = specs, {}, 0
@@ -67,22 +67,22 @@ class PostingMpiPeer(MpiFilePeer):
     def write_part(self, name: str, part: Any, record: int | None, values: Array) -> None:
         """Write what a rank owns of a variable."""
         stored = np.ascontiguousarray(values).astype(np.dtype(self.specs[name].dtype).newbyteorder(">"))
-        self._writes.append((*self._places(name, record, part.offsets, part.lengths), stored.reshape(-1).view("u1")))
+        self._posted.append((*self._places(name, record, part.offsets, part.lengths), stored.reshape(-1), None))
 
     def read_part(self, name: str, part: Any, record: int | None, out: Array) -> None:
         """Read what a rank owns of a variable."""
         stored = np.empty(out.shape, np.dtype(self.specs[name].dtype).newbyteorder(">"))
-        self._reads.append((*self._places(name, record, part.offsets, part.lengths), stored, out))
+        self._posted.append((*self._places(name, record, part.offsets, part.lengths), stored, out))
 
     def write(self, name: str, start: tuple[int, ...], values: Array) -> None:
-        stored = values.astype(values.dtype.newbyteorder(">")).reshape(-1).view("u1")
+        stored = values.astype(values.dtype.newbyteorder(">")).reshape(-1)
         whole = np.zeros(1, np.int64), np.array([values.size])
-        self._writes.append((*self._places(name, start[0] if self.specs[name].grows else None, *whole), stored))
+        self._posted.append((*self._places(name, start[0] if self.specs[name].grows else None, *whole), stored, None))
 
-    def _view(self, posted: Sequence[tuple[Array, ...]]) -> tuple[Array, Array, Array]:
+    def _view(self) -> tuple[Array, Array, Array]:
         """Offsets and lengths of all that is posted, in the file's order; where each byte is among the posted ones."""
         none = np.zeros(0, np.int64)
-        offsets, lengths = (np.concatenate([none, *(one[k] for one in posted)]) for k in (0, 1))
+        offsets, lengths = (np.concatenate([none, *(one[k] for one in self._posted)]) for k in (0, 1))
         order = np.argsort(offsets, kind="stable")
         sources = (np.cumsum(lengths) - lengths)[order]
         offsets, lengths = offsets[order], lengths[order]
@@ -95,20 +95,20 @@ class PostingMpiPeer(MpiFilePeer):
 
     def flush(self, *, durable: bool = False) -> None:
         # every rank takes part in the same calls: a file is written, or it is read
+        offsets, lengths, places = self._view()
         if self.file.Get_amode() & self.module.MODE_RDONLY:
-            offsets, lengths, places = self._view(self._reads)
             packed = np.empty(len(places), "u1")
             self.move_runs(0, offsets, lengths, packed[None], self.take)
             posted, at = np.empty_like(packed), 0
             posted[places] = packed
-            for _, _, stored, out in self._reads:
+            for _, _, stored, out in self._posted:
+                assert out is not None
                 out[...] = posted[at : at + stored.nbytes].view(stored.dtype)
                 at += stored.nbytes
         else:
-            offsets, lengths, places = self._view(self._writes)
-            packed = np.concatenate([np.zeros(0, "u1"), *(one[2] for one in self._writes)])[places]
+            packed = np.concatenate([np.zeros(0, "u1"), *(one[2].view("u1") for one in self._posted)])[places]
             self.move_runs(0, offsets, lengths, packed[None], self.put)
-        self._writes, self._reads = [], []
+        self._posted = []
 
     def stored(self, name: str) -> Array:
         """All of a variable, by one rank; bytes that nobody wrote at the end of the file are zero."""

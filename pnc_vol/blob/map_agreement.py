@@ -271,7 +271,11 @@ class MapAgreement:
             if first not in self.given:
                 elements = sum(int(one.length.sum()) for one in lists.values())
                 lists = dict(enumerate(derived(list(lists.values()))))
-                agreed.overlaps |= elements > sum(int(one.length.sum()) for one in lists.values())
+                if elements > sum(int(one.length.sum()) for one in lists.values()):
+                    # Ranks posted the same elements, in one record or in different ones: what a rank posted of those
+                    # of a higher rank goes to the latter's part of the map, perhaps in another subfile.
+                    agreed.overlaps = agreed.crosses = True
+                    agreed.other_subfiles |= len(self._subfile_ranks) < len(self.subfile_of)
             dimids = _dimids(header, uids.index(first), len(key[0]))
             agreed.maps[k] = self._made(k, dimids, lists, all_ranks=key in shared)
 

@@ -344,14 +344,14 @@ def _use_layout(
     if comm.size > 1 and target.header.vars != placed.header.vars:
         # No rank goes on with another layout than the others.
         comm.agree("flush layout")
-    header = target.header
+    header, same_places = target.header, target.same_places(placed)
     if not (header.numrecs or target.data_end(header)) and header_size(header) < len(disk.header_bytes):
         # Without data the file ends with its header.
         disk.note_longer()
-    elif not target.same_places(placed) and target.added_to(placed) is None and placed.has_more_than(target.uids):
+    elif not same_places and target.added_to(placed) is None and placed.has_more_than(target.uids):
         disk.note_longer()
     copy: Copy | None = None
-    stays = target.same_places(placed) and disk.uids is target.uids
+    stays = same_places and disk.uids is target.uids
     if lost or not stays:
         copy = copied(comm, defs.tree, disk, session.options, target, lost)
     phases.end("layout")

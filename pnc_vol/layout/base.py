@@ -376,11 +376,11 @@ class Layout(abc.ABC):
         """Whether `target` has longer strings: this header would show the first characters of new ones."""
         if self.same_places(target):
             return False
-        widths = dict(zip(target.uids, target.itemsizes, strict=True))
-        return any(
-            widths.get(uid, width) != width and self.may_hold(var)
-            for uid, var, width in zip(self.uids, self.header.vars, self.itemsizes, strict=True)
-        )
+        others = {*zip(self.uids, self.itemsizes, strict=True)} - {*zip(target.uids, target.itemsizes, strict=True)}
+        if not others:
+            return False
+        changed = {uid for uid, _ in others}.intersection(target.uids)
+        return any(self.may_hold(var) for uid, var in zip(self.uids, self.header.vars, strict=True) if uid in changed)
 
     def may_hold(self, var: Var) -> bool:
         """Whether somebody who has `header` finds elements of a variable."""

@@ -12,9 +12,11 @@ import warnings
 
 import numpy as np
 import pytest
+import virtual_ranks
 from kills import forked, kill_after
 
 import pnc_vol
+from pnc_vol.ranks.comm import Comm
 from pnc_vol.testing.faults import FaultSystem
 
 
@@ -62,3 +64,18 @@ def test_a_file_in_memory_is_one_file() -> None:
         f["x"] = np.arange(5)
     with pnc_vol.File(target, "r", layout="blob") as f:
         assert f["x"][...].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_records_of_which_ranks_post_different_columns(tmp_path: pathlib.Path) -> None:
+    """A column of the map belongs to one rank; other ranks write their records of it beside those of that rank."""
+    path = tmp_path / "set.nc"
+
+    def program(comm: Comm) -> None:
+        hints = {"e10_cache_path": str(tmp_path), "e10_cache_flush_flag": "flush_onclose"}
+        with pnc_vol.File(path, "w", layout="blob", driver="cache | posix", comm=comm, hints=hints) as f:
+            x = f.create_dataset("x", (3, 4), "i4", maxshape=(None, 5), fillvalue=7)
+            x[np.arange(12).reshape(3, 4) // 3 % 3 == comm.rank] = 2
+
+    virtual_ranks.run(3, program, nodes=3)
+    with pnc_vol.File(path) as f:
+        assert f["x"][...].tolist() == [[2] * 4] * 3
