@@ -191,7 +191,8 @@ NEEDS = {
     "tests/file/test_cancelling.py::test_what_hdf5_blobs": "blob",
     "tests/file/test_cancelling.py::test_what_is_cancelled_does_not_come_back_from_a_log": "burst",
     "tests/file/test_combinations.py": "blob",
-    "tests/file/test_durable.py::test_a_close_after_a_failed_fsync": "blob",
+    "tests/file/test_durable.py::test_a_close_after_a_failed_fsync_writes_all_the_same[True": "burst",
+    "tests/file/test_durable.py::test_a_close_of_a_set": "blob",
     "tests/file/test_durable.py::test_a_file_over_another": "burst",
     "tests/file/test_durable.py::test_a_log": "burst",
     "tests/file/test_interrupted.py::test_an_act_into_which_ctrl_c_comes[log": "burst",
@@ -205,6 +206,7 @@ NEEDS = {
     "tests/queue/test_requests.py::test_subarrays_that_overlap_and_exceed_the_budget": "blob",
     "tests/queue/test_store_suite.py::TestLog": "burst",
     "tests/drivers/test_own_paths.py::test_other_drivers": "remote",
+    "tests/test_system.py::test_what_programs_do_on_a_system_that_has_less": "cache",
 }
 MISSING = {name for name in ("burst", "cache", "blob", "remote") if importlib.util.find_spec(f"pnc_vol.{name}") is None}
 # They cannot even be imported without the plug-ins whose files they damage.
