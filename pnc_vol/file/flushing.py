@@ -223,8 +223,8 @@ def _flush_set(
         return done, failures, lowest
 
     encoded = b""
-    if session.posted.queue.logged:
-        # A log tells by the header which definitions the set has.
+    if disk.before_header:
+        # A log, and one that is replayed, recognizes by the header which definitions the set has.
         encoded = encode(target.header, check=False)
         for tell in disk.before_header:
             tell(encoded)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kills import forked, kill_after
+from kills import forked, kill_after, killed_job
+from other_process import killed
 
 import pnc_vol
 from pnc_vol.errors import LogRefusedError
@@ -45,3 +46,23 @@ def test_the_replay_of_a_killed_set_asks_for_its_leftovers_first(tmp_path: Path,
     assert pnc_vol.replay(path, output=out).whole
     with pnc_vol.File(out) as f:
         assert f["x"][...].tolist() == [1, 5, 1, 1]
+
+
+def test_a_recovery_of_a_set_may_be_killed_at_any_call(tmp_path: Path) -> None:
+    killed_there, n = True, 0
+    while killed_there:
+        n += 1
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        path = folder / "set.nc"
+        killed_job(path, lambda f: f.create_dataset("x", data=[1, 2, 3]), layout="blob", burst_buf=True)
+
+        def recover(system: Any, path: Path = path) -> None:
+            pnc_vol.File(path, "r+", recover=True, system=system).close()
+
+        killed_there = killed(recover, n)
+        # what a recovery that was killed has written does not make another file of it
+        with pnc_vol.File(path, "r+", recover=True) as f:
+            assert f["x"][...].tolist() == [1, 2, 3]
+        assert not [name for name in os.listdir(folder) if name.startswith("pncbb")]
+    assert n > 10
