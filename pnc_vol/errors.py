@@ -336,6 +336,10 @@ class DeferredCloseError(PncVolError, OSError):
 class SyncError(PncVolError, OSError):
     """An fsync failed: what it could not write may be lost, and no later fsync of the file object would tell."""
 
+    def to_keep(self) -> SyncError:
+        """The same error without its traceback, whose frames would keep their objects alive, and the files open."""
+        return SyncError(self.errno, self.strerror, self.filename)
+
 
 class NotSyncedError(PncVolError, OSError):
     """Another node holds flushed data in its cache, and what is read may be among them: the file has older bytes.

@@ -252,7 +252,7 @@ class Location:
 
     def note_unsynced(self, error: SyncError) -> None:
         """The file could not be synced: it never takes the place of another one."""
-        self.unsynced = error
+        self.unsynced = error.to_keep()
 
     def copy(self) -> Location:
         """A new, empty file beside this one that takes its place when published."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import SyncError
 from pnc_vol.format.encode import numrecs_bytes
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
@@ -45,7 +46,7 @@ class StoredFile:
         Whether the file may be longer than its data: variables were deleted, or a process was killed in a flush.
     filled : set of int
         Record variables that are known to hold their fill value behind their last record.
-    sync_error : OSError or None
+    sync_error : SyncError or None
         The error of an fsync: what it could not write may be dropped, and a second fsync would not report it.
     header_sure : bool
         Rank 0: False while a header is being written, and after an interruption of that: then the file may begin with
@@ -102,7 +103,7 @@ class StoredFile:
         self.version = 1
         self.filled: set[int] = set()
         self.left: list[tuple[Driver, Location | None]] = []
-        self.sync_error: OSError | None = None
+        self.sync_error: SyncError | None = None
         self.header_sure = True
         self.before_header: list[Callable[[bytes], None]] = []
         self.begins_with(layout.header, b"")
@@ -202,9 +203,9 @@ class StoredFile:
         """What the file holds now is to outlast a power failure."""
         self.lasting = True
 
-    def note_sync_error(self, error: OSError) -> None:
+    def note_sync_error(self, error: SyncError) -> None:
         """Nothing is durable any more."""
-        self.sync_error = error
+        self.sync_error = error.to_keep()
 
     def call_before_header(self, *calls: Callable[[bytes], None]) -> None:
         """Call these, and nothing else, with the bytes of each header before it is written."""

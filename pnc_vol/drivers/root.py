@@ -42,7 +42,7 @@ class Root(Driver):
         self.path = path
         self.writable = writable
         self._use = _Use(self)
-        self._sync_failure: OSError | None = None
+        self._sync_failure: SyncError | None = None
         self._counts = dict.fromkeys(("read_calls", "read_bytes", "write_calls", "write_bytes", "syncs"), 0)
 
     @property
@@ -111,15 +111,16 @@ class Root(Driver):
         with self._use:
             if self._sync_failure is not None:
                 raise SyncError(
-                    self._sync_failure.errno or errno.EIO,
+                    self._sync_failure.errno,
                     "An earlier sync failed, so it is not known which data are on stable storage; write the file again",
                     self.path,
                 ) from self._sync_failure
             try:
                 self._sync()
             except OSError as error:
-                self._sync_failure = error
-                raise SyncError(error.errno or errno.EIO, error.strerror or str(error), self.path) from error
+                failure = SyncError(error.errno or errno.EIO, error.strerror or str(error), self.path)
+                self._sync_failure = failure.to_keep()
+                raise failure from error
         with self._use.lock:
             self._counts["syncs"] += 1
 

@@ -386,6 +386,8 @@ class Trouble:
         run.kept.clear()
         run.f = None
         gc.collect()
+        # a file that the collector found in the frames of an error is closed by the next call that opens one
+        pnc_vol.File("next.nc", "w", driver="memory").close()
         if program.config["deferred"]:
             pnc_vol.finalize()
         load.check()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import errno
 import gc
+import os
 import pathlib
 import sys
 import traceback
@@ -15,7 +18,8 @@ import pytest
 from other_process import fresh
 
 import pnc_vol
-from pnc_vol.testing.faults import HookedSystem
+from pnc_vol.errors import SyncError
+from pnc_vol.testing.faults import FaultSystem, HookedSystem
 
 
 class Counted(HookedSystem):
@@ -91,6 +95,32 @@ def test_what_cannot_be_written_is_told_by_the_next_call_and_does_not_stop_it(tm
         f = pnc_vol.File(tmp_path / "other.nc", "w")
     f["y"] = 1
     f.close()
+
+
+@pytest.mark.parametrize("mode", ["w", "r+"])
+def test_a_failed_fsync_keeps_no_file_open(tmp_path: pathlib.Path, mode: str) -> None:
+    """The session remembers the error, but no frame of its traceback, in which the file is a variable."""
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = np.arange(5)
+    system = FaultSystem(fail_at=0, errno=errno.EIO, calls={"fdatasync"})
+
+    def program() -> None:
+        f = pnc_vol.File(path, mode, system=system)
+        # in the file that is there it needs a new layout, which is synced before it takes the name
+        f.attrs["long"] = np.arange(5000)
+        system.fail_at = system.count + 1
+        f.flush(durable=mode == "w")
+
+    before = os.listdir("/proc/self/fd")
+    with contextlib.suppress(SyncError):
+        program()
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the layout that could not be synced does not take the name
+        pnc_vol.File(tmp_path / "other.nc", "w").close()
+    assert system.fired
+    assert os.listdir("/proc/self/fd") == before
 
 
 def told(work: Any, *args: object) -> str:
