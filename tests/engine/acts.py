@@ -22,8 +22,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-from model import KINDS, NUMBERS, Data, Impossible, Model, Values, cells, dtype_of, need, new_data
-from options import Config, in_file, on_ranks
+from model import EMPTY, KINDS, NUMBERS, REFERENCES, Data, Impossible, Model, Values, cells, dtype_of, need, new_data
+from options import OTHER, Config, in_file, on_ranks
 
 Args = dict[str, Any]
 
@@ -77,10 +77,15 @@ def some_data(
     chance: random.Random, model: Model, wanted: Callable[[Data], bool] = lambda data: True
 ) -> tuple[str, Data]:
     """A dataset, with its path."""
-    names = [path for path in model.paths(Data) if wanted(model.objects[path])]
+    names = [path for path in model.paths(Data) if model.data(path).kind not in REFERENCES and wanted(model.data(path))]
     need(names)
     path = chance.choice(names)
     return path, model.objects[path]
+
+
+def written(data: Data) -> bool:
+    """Whether a dataset's elements are written as those of any other: what is elsewhere belongs to others."""
+    return data.kind not in ("elsewhere", *REFERENCES)
 
 
 def may_scale(data: Data) -> bool:
@@ -172,8 +177,10 @@ def put(run: Any, path: str, at: Any, values: Values, way: str) -> None:
         if run.twin and values.shape == ():
             # h5py does not broadcast to lists
             given = np.broadcast_to(values.array, index_shape(data.shape, at))
-        if way == "assign" or run.twin:
+        if way == "assign" or run.twin or () in (data.shape, values.shape):
             run.f[path][at] = given
+        elif way == "from":
+            run.f[path].write_direct(given, dest_sel=at)
         elif way == "iput":
             run.f[path].iput(at, given)
         else:
@@ -184,7 +191,9 @@ def put(run: Any, path: str, at: Any, values: Values, way: str) -> None:
         return
     chosen = cells(data.shape, at)
     whole = np.broadcast_to(values.array, chosen.shape).ravel()
-    run.call(share)(run.f[path], chosen.ravel(), whole, "assign" if way == "assign" else "iput", run.rank, run.size)
+    run.call(share)(
+        run.f[path], chosen.ravel(), whole, "assign" if way in ("assign", "from") else "iput", run.rank, run.size
+    )
 
 
 # ----------------------------------------------------------------------------------------------- definitions
@@ -385,16 +394,32 @@ class attribute:
         text = "note " * chance.choice((1, 3, 3, 500, 5000))
         kinds = NUMBERS[:5] if config["format"] != "CDF-5" else (*NUMBERS, "S5", "text", "compound")
         array = Values(chance.randrange(97), chance.choice(((), (1,), (3,), (2, 2))), chance.choice(kinds))
-        return {"path": path, "key": chance.choice("pqr"), "value": chance.choice((text, array))}
+        return {"path": path, "key": chance.choice("pqr"), "value": chance.choice((text, text, array, array, EMPTY)),
+                "way": chance.choice(("set", "set", "create", "modify"))}  # fmt: skip
 
-    def effect(model: Model, path: str, key: str, value: Any) -> None:
-        model.attrs(path)[key] = value.array if isinstance(value, Values) else value
+    def effect(model: Model, path: str, key: str, value: Any, way: str) -> None:
+        attrs = model.attrs(path)
+        array = value.array if isinstance(value, Values) else value
+        numbers = isinstance(value, Values) and value.kind in NUMBERS
+        if way == "create" and numbers:
+            array = array.astype("f8").reshape(-1, 1)
+        elif way == "modify" and key in attrs:
+            old = attrs[key]
+            need(numbers and isinstance(old, np.ndarray) and old.dtype.str[1:] in NUMBERS and old.shape == array.shape)
+            array = array.astype(old.dtype)
+        attrs[key] = array
 
-    def do(run: Any, expected: Any, path: str, key: str, value: Any) -> None:
+    def do(run: Any, expected: Any, path: str, key: str, value: Any, way: str) -> None:
+        attrs = run.f[path or "/"].attrs
+        given = run.given(value) if isinstance(value, Values) else run.h.Empty("f4") if value == EMPTY else value
         if isinstance(value, Values) and value.kind == "text":
-            run.f[path or "/"].attrs.create(key, run.given(value), dtype=run.h.string_dtype())
+            attrs.create(key, given, dtype=run.h.string_dtype())
+        elif way == "create" and isinstance(value, Values) and value.kind in NUMBERS:
+            attrs.create(key, given, (math.prod(value.shape), 1), "f8")
+        elif way == "modify" and value != EMPTY:
+            attrs.modify(key, given)
         else:
-            run.f[path or "/"].attrs[key] = run.given(value) if isinstance(value, Values) else value
+            attrs[key] = given
 
 
 @act(0.7)
@@ -430,12 +455,180 @@ class scale:
         need(to is None or (not model.data(to).scale and model.data(to).shape[:1] == data.shape))
         if to is not None:
             model.data(to).attached = True
+            model.data(to).scales = [*model.data(to).scales, data]
         data.scale = True
 
     def do(run: Any, expected: Any, path: str, to: str | None) -> None:
         run.f[path].make_scale()
         if to is not None:
             run.f[to].dims[0].attach_scale(run.f[path])
+
+
+@act(0.7)
+class detach:
+    """A scale is taken from the axis to which `scale` attached it."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        there = [path for path in model.paths(Data) if model.data(path).scales]
+        need(there)
+        return {"path": chance.choice(there)}
+
+    def effect(model: Model, path: str) -> str:
+        data = model.data(path)
+        need(data.scales)
+        scale = data.scales[0]
+        found = [one for one in model.paths(Data) if model.data(one) is scale]
+        need(found)
+        data.scales = data.scales[1:]
+        return found[0]
+
+    def do(run: Any, expected: Any, path: str) -> None:
+        run.f[path].dims[0].detach_scale(run.f[expected])
+
+
+@act(0.7)
+class label:
+    """The label of an axis."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        path, data = some_data(chance, model, lambda data: bool(data.shape))
+        return {"path": path, "axis": chance.randrange(len(data.shape)), "text": chance.choice(("", "lat", "t" * 40))}
+
+    def effect(model: Model, path: str, axis: int, text: str) -> None:
+        data = model.data(path)
+        need(axis < len(data.shape))
+        data.labels = {**data.labels, axis: text} if text else {i: t for i, t in data.labels.items() if i != axis}
+
+    def do(run: Any, expected: Any, path: str, axis: int, text: str) -> None:
+        run.f[path].dims[axis].label = text
+
+
+@act(1)
+class require:
+    """`require_dataset` of what is there, or of something new, or `require_group`."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        groups = [path for path in model.paths(dict) if path]
+        if chance.random() < 0.3:
+            return {"path": chance.choice([new_name(chance, model), *groups]), "kind": "", "shape": ()}
+        if chance.random() < 0.5:
+            path, data = some_data(chance, model, numeric)
+            return {"path": path, "kind": data.kind, "shape": data.shape}
+        need(len(model.paths(Data)) < 8)
+        return {"path": new_name(chance, model), "kind": chance.choice(NUMBERS[:5]), "shape": some_shape(chance)}
+
+    def effect(model: Model, path: str, kind: str, shape: Any) -> None:
+        found = model.objects.get(path)
+        if found is None:
+            need(0 not in shape)
+            model.add(path, new_data(kind, shape, None, None) if kind else {})
+        elif kind:
+            data = model.data(path)
+            # what may grow is required with its maxshape
+            need(data.kind == kind and data.shape == shape and data.maxshape == shape)
+        else:
+            need(isinstance(found, dict))
+
+    def do(run: Any, expected: Any, path: str, kind: str, shape: Any) -> None:
+        if kind:
+            more: Args = {"fill_time": "alloc"} if run.twin else {}
+            run.f.require_dataset(path, shape, dtype_of(run.h, kind), **more)
+        else:
+            run.f.require_group(path)
+
+
+@act(0.5)
+class external:
+    """A link into another file; where none is followed, its use is refused."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        need(in_file(config))
+        return {"path": new_name(chance, model), "followed": config["external_links"] != "none"}
+
+    def effect(model: Model, path: str, followed: bool) -> Any:
+        model.add(path, "else.nc:/e")
+        return OTHER["else.nc"]
+
+    def do(run: Any, expected: Any, path: str, followed: bool) -> None:
+        run.f[path] = run.h.ExternalLink("else.nc", "/e")
+        if run.twin:
+            return
+        if followed:
+            run.same(run.f[path][...], expected)
+        else:
+            run.refuses("NotFoundError", lambda: run.f[path])
+
+
+def show(f: Any, h: Any, path: str) -> None:
+    """Make a virtual dataset."""
+    layout = h.VirtualLayout((3, 6), "i4")
+    layout[0] = h.VirtualSource("else.nc", "e", (6,))
+    layout[1, 2:5] = h.VirtualSource("else.nc", "e", (6,))[:3]
+    f.create_virtual_dataset(path, layout, fillvalue=-1)
+
+
+@act(0.7)
+class elsewhere:
+    """A dataset whose elements are in another file: a virtual one, or one of a raw file."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        need(in_file(config) and config["layout"] == "canonical" and config["external_links"] != "none")
+        need(len(model.paths(Data)) < 8)
+        return {"path": new_name(chance, model), "raw": chance.random() < 0.4}
+
+    def effect(model: Model, path: str, raw: bool) -> Any:
+        if raw:
+            values = OTHER["else.bin"].copy()
+        else:
+            values = np.full((3, 6), -1, "i4")
+            values[0], values[1, 2:5] = OTHER["else.nc"], OTHER["else.nc"][:3]
+        made = Data("elsewhere", values, values.shape, None if raw else -1)
+        made.posted = np.zeros(values.shape, bool)
+        model.add(path, made)
+        return values
+
+    def do(run: Any, expected: Any, path: str, raw: bool) -> None:
+        if run.twin:
+            run.f.create_dataset(path, data=expected, fillvalue=None if raw else -1)
+        elif raw:
+            run.f.create_dataset(path, expected.shape, "i4", external=[("else.bin", 0, expected.nbytes)])
+        else:
+            run.call(show)(run.f, run.h, path)
+
+
+@act(1)
+class reference:
+    """A dataset of references, to objects or to regions of a dataset."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        need(config["layout"] != "rawfiles" and len(model.paths(Data)) < 8)
+        kind = chance.choice(list(REFERENCES))
+        paths = [path for path in model.paths(Data) if numeric(model.data(path)) and 0 not in model.data(path).shape]
+        paths = [path for path in paths if model.data(path).shape] if kind == "region" else model.paths(dict) + paths
+        need(paths)
+        return {"path": new_name(chance, model), "kind": kind, "to": [chance.choice(paths) for _ in range(2)]}
+
+    def effect(model: Model, path: str, kind: str, to: Any) -> Any:
+        # the name of an object with several names is one of them
+        found = [model.objects.get(one) for one in to]
+        need(all(isinstance(one, Data if kind == "region" else (Data, dict)) for one in found))
+        need(kind == "ref" or all(one.shape and 0 not in one.shape and numeric(one) for one in found))
+        values = np.full(len(to), b"there", object)
+        made = Data(kind, values, values.shape, targets=list(zip(to, found, strict=True)))
+        made.posted = np.zeros(values.shape, bool)
+        model.add(path, made)
+        return [one.values[:1] for one in found] if kind == "region" else None
+
+    def do(run: Any, expected: Any, path: str, kind: str, to: Any) -> None:
+        run.settle()
+        run.f.create_dataset(path, (len(to),), dtype_of(run.h, kind))
+        for i, one in enumerate(to):
+            there = run.f[one or "/"]
+            made = there.regionref[:1] if kind == "region" else there.ref
+            run.first(lambda i=i, made=made: run.f[path].__setitem__(i, made))
+        run.settle()
+        for i, one in enumerate(to if kind == "region" else []):
+            run.same(run.f[one][run.f[path][i]], expected[i])
 
 
 # ---------------------------------------------------------------------------------------------------- writes
@@ -446,14 +639,15 @@ class write:
     """One selection: assigned or posted, from an array or a single value, of the dataset's type or another one."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path, data = some_data(chance, model)
+        path, data = some_data(chance, model, written)
         at = some_index(chance, data.shape)
         kind = chance.choice(CASTS) if numeric(data) and chance.random() < 0.3 else data.kind
         if kind == "u8":
             kind = "i8"
         single = data.kind not in ("rows", "pair") and chance.random() < 0.2
         values = Values(chance.randrange(97), () if single else index_shape(data.shape, at), kind)
-        way = chance.choice(("assign", "assign", "iput", "iput and wait"))
+        way = chance.choice(("assign", "assign", "iput", "iput and wait", "from"))
+        way = "assign" if way == "from" and single else way
         if data.kind in ("compound", "rows", "text"):
             way = "assign"  # stored in several variables, which one request cannot write
         return {"path": path, "at": at, "values": values, "way": way}
@@ -597,7 +791,46 @@ class field:
         run.same(run.f[path][name], expected)
 
 
+LEAST_BITS = {"i1": 8, "i2": 16, "i4": 32, "u1": 8, "u2": 16, "u4": 32}
+
+
+@act(1)
+class overflow:
+    """A number that the type does not have: refused, or as near as it can be."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        path, data = some_data(chance, model, lambda data: data.kind in LEAST_BITS)
+        return {"path": path, "at": some_index(chance, data.shape), "clip": config["on_overflow"] == "clip"}
+
+    def effect(model: Model, path: str, at: Any, clip: bool) -> Any:
+        data = model.data(path)
+        need(data.kind in LEAST_BITS and cells(data.shape, at).size)
+        if clip:
+            data.put(at, np.iinfo(data.kind).max)
+        return data.at(at)
+
+    def do(run: Any, expected: Any, path: str, at: Any, clip: bool) -> None:
+        large = 1 << LEAST_BITS[run.model.data(path).kind]
+        if run.twin:
+            run.f[path][at] = expected
+            return
+        run.settle()
+        if clip:
+            run.f[path][at] = large
+        else:
+            run.refuses("RangeError", lambda: run.f[path].__setitem__(at, large))
+        run.settle()
+        run.same(run.f[path][at], expected)
+
+
 # ----------------------------------------------------------------------------------------------------- reads
+
+
+def read_into(ds: Any, at: Any, shape: Any, dtype: str) -> Any:
+    """What `read_direct` puts into every other element of an array."""
+    found = np.zeros((2 * shape[0], *shape[1:]), dtype)[::2]
+    ds.read_direct(found, at)
+    return found
 
 
 @act(6)
@@ -606,24 +839,26 @@ class read:
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path, data = some_data(chance, model)
-        way = chance.choice(("index", "index", "iget", "collective", "astype", "direct"))
+        way = chance.choice(("index", "index", "iget", "collective", "astype", "into"))
         return {"path": path, "at": some_index(chance, data.shape), "way": way}
 
     def effect(model: Model, path: str, at: Any, way: str) -> Any:
         found = model.data(path).at(at)
-        return found.astype("f8") if way in ("astype", "direct") and numeric(model.data(path)) else found
+        return found.astype("f8") if way == "astype" and numeric(model.data(path)) else found
 
     def do(run: Any, expected: Any, path: str, at: Any, way: str) -> None:
         run.settle()
         ds = run.f[path]
-        if way == "iget" and not run.twin:
+        if way == "iget" and not run.twin and written(run.model.data(path)):
             # an array also of one element, which may be an array itself
             run.same(ds.iget(at).wait()[()], expected)
         elif way == "collective" and not run.twin:
             with ds.collective:
                 run.same(ds[at], expected)
-        elif way in ("astype", "direct") and numeric(run.model.data(path)):
+        elif way == "astype" and numeric(run.model.data(path)):
             run.same(ds.astype("f8")[at], expected)
+        elif way == "into" and not run.twin and numeric(run.model.data(path)) and expected.shape:
+            run.same(run.call(read_into)(ds, at, expected.shape, expected.dtype.str), expected)
         else:
             run.same(ds[at], expected)
 
@@ -633,7 +868,7 @@ class post_read:
     """`iget`: it gives the values of this moment, whenever it is waited for."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path, data = some_data(chance, model)
+        path, data = some_data(chance, model, written)
         # what another rank has posted in between may be there or not
         need(len(model.waiting) < 4 and not on_ranks(config))
         key = max(model.waiting, default=0) + 1
@@ -648,19 +883,48 @@ class post_read:
 
 @act(3)
 class wait:
-    """Of one posted read."""
+    """For one posted read, by itself or by `wait_all`."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
         need(model.waiting)
-        return {"key": chance.choice(list(model.waiting))}
+        return {"key": chance.choice(list(model.waiting)), "way": chance.choice(("one", "all"))}
 
-    def effect(model: Model, key: int) -> Any:
+    def effect(model: Model, key: int, way: str) -> Any:
         need(key in model.waiting)
         return model.waiting.pop(key)
 
-    def do(run: Any, expected: Any, key: int) -> None:
+    def do(run: Any, expected: Any, key: int, way: str) -> None:
         request = run.kept.pop(key)
+        if way == "all" and not run.twin:
+            run.f.wait_all([request])
         run.same(request if run.twin else request.wait()[()], expected)
+
+
+@act(1)
+class read_many:
+    """`iget_many`, of boxes."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        path, data = some_data(chance, model, lambda data: bool(data.shape) and 0 not in data.shape and numeric(data))
+        starts, counts = boxes(chance, data.shape)
+        return {"path": path, "starts": starts, "counts": counts}
+
+    def effect(model: Model, path: str, starts: Any, counts: Any) -> Any:
+        data = model.data(path)
+        need(len(starts[0]) == len(data.shape))
+        need(
+            all(
+                a + n <= m for box in zip(starts, counts, strict=True) for a, n, m in zip(*box, data.shape, strict=True)
+            )
+        )
+        return np.concatenate([data.at(at).ravel() for at, _, _ in parts_of(starts, counts)])
+
+    def do(run: Any, expected: Any, path: str, starts: Any, counts: Any) -> None:
+        run.settle()
+        if not run.twin:
+            request = run.f[path].iget_many(starts, counts)
+            request.wait()
+            run.same(request.array, expected)
 
 
 @act(2)
@@ -721,7 +985,7 @@ class flush:
     """`flush`, plain or durable, or `sync`."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        ways = ("plain", "plain", "durable", "sync") if config["layout"] != "hdf5blob" else ("plain", "sync")
+        ways = ("plain", "plain", "durable", "sync", "dataset") if config["layout"] != "hdf5blob" else ("plain", "sync")
         return {"how": chance.choice(ways)}
 
     def effect(model: Model, how: str) -> None:
@@ -732,8 +996,42 @@ class flush:
             run.f.sync()
         elif how == "durable" and not run.twin:
             run.f.flush(durable=True)
+        elif how == "dataset" and (paths := run.model.paths(Data)):
+            run.f[paths[0]].flush()
         else:
             run.f.flush()
+
+
+@act(0.5)
+class refresh:
+    """`Dataset.refresh` in the session that writes, which sees everything already."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        path, _ = some_data(chance, model)
+        return {"path": path}
+
+    def effect(model: Model, path: str) -> None:
+        model.data(path)
+
+    def do(run: Any, expected: Any, path: str) -> None:
+        run.f[path].refresh()
+
+
+@act(0.5)
+class swmr:
+    """The flag of SWMR, which changes nothing."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        need(config["libver"] == "latest" and not model.swmr)
+        return {}
+
+    def effect(model: Model) -> None:
+        need(not model.swmr)
+        model.swmr = True
+
+    def do(run: Any, expected: Any) -> None:
+        if not run.twin:
+            run.f.swmr_mode = True
 
 
 def ends(config: Config) -> bool:
@@ -827,7 +1125,10 @@ class reader:
             run.first(run.read_elsewhere)
 
 
-HIDDEN = {"read", "look", "mask", "cancel", "field", "twice", "resize", "copy"}
+HELPERS = (share, show, read_into)
+"""Functions of scripts."""
+
+HIDDEN = {"overflow", "read_many", "reference", "read", "look", "mask", "cancel", "field", "twice", "resize", "copy"}
 """Acts that read what other ranks wrote."""
 
 

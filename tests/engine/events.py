@@ -115,7 +115,7 @@ def recorded(program: Program, folder: str) -> Recording:
         moments.append(promises.moment(run, step, begin, len(recorder.changes), mids))
 
     try:
-        run.f = run.open("w")
+        run.create()
         moment(None, 0, [])
         for step in program.steps:
             recorder.notice()
@@ -238,7 +238,7 @@ class Elsewhere:
         run.__dict__.update(chance=random.Random(program.seed), moments=[], looks=0, steps=[])
         run.often = self.states / (len(program.steps) + 1)
         try:
-            run.f = run.open("w")
+            run.create()
             run.returned()
             for step in program.steps:
                 run.steps.append(step)
@@ -339,7 +339,7 @@ class Trouble:
 
             run.forgotten = forgotten  # type: ignore[method-assign]
             try:
-                run.f = run.open("w")
+                run.create()
                 moments.append(promises.moment(run, None, 0, 0, []))
                 for step in program.steps:
                     mids, returned = promises.between(run.model, step), False

@@ -77,7 +77,7 @@ def run_program(world: Any, program: Program, folder: str, notes: str, victim: i
     os.write(system.notes, b"%8d" % os.getpid())
     run = Noted(program.config, folder, seed=program.seed, comm=World(world), system=system)
     run.notes = system.notes
-    run.f = run.open("w")
+    run.create()
     run.returned()
     for step in program.steps:
         run.step(step)

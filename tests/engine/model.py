@@ -25,6 +25,9 @@ class Impossible(Exception):
     """An act means nothing in this state: what it needs is not there, or was taken out of the program."""
 
 
+EMPTY = "an attribute without elements"
+
+
 def need(there: Any) -> None:
     """Raise `Impossible` without what an act needs."""
     if not there:
@@ -34,6 +37,8 @@ def need(there: Any) -> None:
 NUMBERS = ("i1", "i2", "i4", "f4", "f8", "u1", "u2", "u4", "i8", "u8")
 """Types of CDF-5; CDF-1 and CDF-2 have the first five."""
 KINDS = (*NUMBERS, ">i4", "<f8", "f2", "c16", "?", "S5", "text", "compound", "rows", "enum", "pair", "V3")
+REFERENCES = {"ref": "ref_dtype", "region": "regionref_dtype"}
+"""Kinds of references, with their dtypes; an act of their own makes them."""
 INNER = {"pair": (2,)}
 """Axes of one element."""
 
@@ -44,9 +49,11 @@ def dtype_of(h: Any, kind: str) -> Any:
         return h.string_dtype()
     if kind == "rows":
         return h.vlen_dtype("i4")
+    if kind in REFERENCES:
+        return getattr(h, REFERENCES[kind])
     if kind == "enum":
         return h.enum_dtype({"RED": 0, "BLUE": 2, "GREEN": 1}, "i2")
-    return {"compound": COMPOUND, "pair": "(2,)i4"}.get(kind, kind)
+    return {"compound": COMPOUND, "pair": "(2,)i4", "elsewhere": "i4"}.get(kind, kind)
 
 
 class Values(NamedTuple):
@@ -145,6 +152,9 @@ class Data:
     posted : bool[shape], elements that were posted since the last flush.
     cost : int, bytes that these posts take at most, with what describes them.
     attached : bool, scales are attached to it, so that it cannot become one.
+    labels : dict, of axes.
+    scales : list of Data, attached to the first axis.
+    targets : dict, by their places, objects to which references lead, with their paths.
     """
 
     kind: str
@@ -156,6 +166,9 @@ class Data:
     scale: bool = False
     attached: bool = False
     cost: int = 0
+    labels: dict[int, str] = field(default_factory=dict)
+    scales: list[Data] = field(default_factory=list)
+    targets: list[tuple[str, Any]] = field(default_factory=list)
 
     @property
     def shape(self) -> Shape:
@@ -220,6 +233,8 @@ class Data:
             np.ones(self.shape, bool),
             self.scale,
             self.attached,
+            labels=dict(self.labels),
+            targets=list(self.targets),
         )
 
 
@@ -237,11 +252,12 @@ class Model:
     objects : by path, a `Data`, a group as a dictionary of its attributes, or the path of a soft link as a text. Hard
         links are two paths of one object. The root is "".
     waiting : expected values of posted reads, by their number.
+    swmr : bool, this session has the flag.
     """
 
     objects: dict[str, Any] = field(default_factory=lambda: {"": {}})
     waiting: dict[int, Array] = field(default_factory=dict)
-    dtype_limit: tuple[str, ...] = KINDS
+    swmr: bool = False
 
     def data(self, path: str) -> Data:
         found = self.objects.get(path)
@@ -284,6 +300,7 @@ class Model:
     def closed(self) -> None:
         """The session has ended."""
         self.waiting.clear()
+        self.swmr = False
 
 
 # ---------------------------------------------------------------------------------------------- comparing
@@ -291,6 +308,8 @@ class Model:
 
 def difference(got: Any, wanted: Any) -> str:
     """Where values that were read are not those of the model; "" if they are."""
+    if isinstance(wanted, str) and wanted == EMPTY:
+        return "" if got.shape is None and got.dtype == "f4" else f"{got!r} is not empty"
     got, wanted = np.asarray(got), np.asarray(wanted)
     if wanted.dtype == object and not wanted.shape and isinstance(wanted[()], np.ndarray):
         wanted = wanted[()]  # one row is an array itself
@@ -324,10 +343,25 @@ def objects_of(h: Any, group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     for name in group:
         where = f"{path}/{name}" if path else name
         link = group.get(name, getlink=True)
-        found = link if isinstance(link, h.SoftLink) else group[name]
+        found = link if isinstance(link, (h.SoftLink, h.ExternalLink)) else group[name]
         yield where, found
         if isinstance(found, h.Group):
             yield from objects_of(h, found, where)
+
+
+def leads_to(link: Any) -> str | None:
+    """Where a link leads, as the model has it."""
+    return f"{link.filename}:{link.path}" if hasattr(link, "filename") else getattr(link, "path", None)
+
+
+def references_difference(f: Any, got: Any, found: Data, model: Model) -> str:
+    """Where references do not lead to what they led to, if this has its path still."""
+    for one, (path, target) in zip(got.ravel(), found.targets, strict=True):
+        if not one:
+            return f"{one!r} leads to nothing, not to {path}"
+        if model.objects.get(path) is target and f[one] != f[path or "/"]:
+            return f"{one!r} does not lead to {path}"
+    return ""
 
 
 def whole_difference(h: Any, f: Any, model: Model) -> str:
@@ -339,7 +373,7 @@ def whole_difference(h: Any, f: Any, model: Model) -> str:
     for path, found in model.objects.items():
         if isinstance(found, str):
             link = f.get(path, getlink=True)
-            if getattr(link, "path", None) != found:
+            if leads_to(link) != found:
                 return f"{path} is {link!r}, not a link to {found}"
             continue
         there = f[path or "/"]
@@ -359,8 +393,16 @@ def whole_difference(h: Any, f: Any, model: Model) -> str:
                 return f"{path} has the type {there.dtype}, not {found.kind}"
             if found.fill is not None and there.fillvalue != found.fill:
                 return f"{path} has the fill value {there.fillvalue}, not {found.fill}"
-            if wrong := difference(there[()] if found.shape == () else there[...], found.values):
+            got = there[()] if found.shape == () else there[...]
+            wrong = (
+                references_difference(f, got, found, model)
+                if found.kind in REFERENCES
+                else difference(got, found.values)
+            )
+            if wrong:
                 return f"{path}: {wrong}"
+            if {i: axis.label for i, axis in enumerate(there.dims) if axis.label} != found.labels:
+                return f"{path} has the labels {[axis.label for axis in there.dims]}, not {found.labels}"
             if there.is_scale != found.scale:
                 return f"{path} is {'a' if there.is_scale else 'no'} scale"
     return ""

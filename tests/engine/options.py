@@ -22,9 +22,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+import pnc_vol
 from pnc_vol.file import combinations
 from pnc_vol.layout.registry import layout_class
-from pnc_vol.settings.options import Options
+from pnc_vol.settings.options import Options, hint_checks
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLUGINS = {
@@ -90,23 +93,38 @@ OPTIONS: dict[str, Option] = {
         Option("ordered", (False, True)),
         Option("separator", ("_", "..")),
         Option("strict", (False, True)),
-        Option("locking", (None, False), "keyword", in_file),
+        Option("said", ("keywords", "hints", "file"), "", in_file),
+        Option("created", ("w", "x", "w-", "a"), "", in_file),
+        Option("on_overflow", ("raise", "clip")),
+        Option("external_links", ("below", "any", "none"), "keyword", in_file),
+        Option("hdf5", ("auto", "pass", "refuse")),
+        Option("libver", (None, "latest")),
+        Option("track_order", (False, True)),
+        Option("recover", (False, True, "any-file"), "keyword", in_file),
+        Option("locking", (None, False, True, "best-effort"), "keyword", in_file),
         Option("deferred", (False, True), "", in_file),
         Option("burst_buf_capacity", (0, 5000, 100_000), "keyword", logged),
         Option("burst_buf_sync", ("none", "flush", "each"), "keyword", logged),
         Option("burst_buf_flush_buffer_size", (0, 65536), "keyword", logged),
         Option("burst_buf_shared_logs", (False, True), "keyword", logged),
         Option("burst_buf_dirname", ("", "logs"), "", logged),
+        Option("burst_buf_del_on_close", (True, False), "keyword", logged),
+        Option("burst_buf_overwrite", (False, True), "keyword", logged),
         Option("e10_cache_threads", (1, 3), "hint", cached),
         Option("ind_wr_buffer_size", (512 << 10, 1000), "hint", cached),
         Option("pnc_cache_capacity", (0, 5000), "hint", cached),
         Option("pnc_cache_in_flight", (4 << 30, 10_000), "hint", cached),
         Option("e10_cache_discard_flag", ("enable", "disable"), "hint", cached),
         Option("subfiles", (0, 1, 2), "keyword", in_subfiles),
+        Option("ranks_per_subfile", (0, 1, 2), "keyword", in_subfiles),
         Option("transport", ("auto", "aggregate", "independent", "collective"), "keyword", on_ranks),
         Option("aggrs_per_node", (0, 1, 2), "keyword", on_ranks),
         Option("cb_buffer_size", ("", "4096"), "hint", on_ranks),
+        Option("cb_nodes", ("", "1"), "hint", on_ranks),
+        Option("cb_config_list", ("", "*:1"), "hint", on_ranks),
         Option("striping_unit", ("", "4096"), "hint", on_ranks),
+        Option("striping_factor", ("", "2"), "hint", on_ranks),
+        Option("romio_ds_write", ("", "disable"), "hint", on_ranks),
     )
 }
 
@@ -239,7 +257,7 @@ def arguments(config: Config, folder: str, mode: str = "w") -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for name, option in OPTIONS.items():
         value = config[name]
-        if value == option.values[0] or (mode == "r" and name in ("publish", "locking")):
+        if value == option.values[0] or (mode == "r" and name in ("publish", "locking", "recover")):
             continue
         if option.how == "keyword":
             given[name] = value
@@ -250,7 +268,7 @@ def arguments(config: Config, folder: str, mode: str = "w") -> dict[str, Any]:
         given["driver"] = driver
     elif on_ranks(config):
         given["driver"] = "posix"
-    if layout != "canonical" and mode in ("w", "x", "w-"):
+    if layout != "canonical" and mode in ("w", "x", "w-", "a"):
         given["layout"] = layout
     if store == "log":
         given["burst_buf"] = True
@@ -263,17 +281,55 @@ def arguments(config: Config, folder: str, mode: str = "w") -> dict[str, Any]:
         hints |= {"e10_cache": "coherent"} if cache == "coherent" else {"e10_cache_flush_flag": cache}
     if on_ranks(config):
         given["collective_timeout"] = 60
-    if config["deferred"]:
-        given["hints_file"] = os.path.join(folder, "guard.json")
+    if config["said"] == "hints":
+        hints |= as_hints(given)
+    if config["said"] == "file":
+        as_hints(given)
+    if config["deferred"] or config["said"] == "file":
+        given["hints_file"] = os.path.join(folder, "hints.json")
     return given | ({"hints": hints} if hints else {})
+
+
+HINTS = {
+    name: hint
+    for hint in hint_checks()
+    for name in Options._fields
+    if hint in (f"pnc_{name}", f"nc_{name}", f"nc_{name}_size", f"nc_num_{name}")
+}
+"""By option, the hint that says the same."""
+
+
+def as_hints(given: dict[str, Any]) -> dict[str, str]:
+    """Take out those keywords that are hints as well; these hints."""
+    return {HINTS[name]: str(given.pop(name)).lower() for name in HINTS.keys() & given.keys()}
+
+
+def hints_file(config: Config, folder: str) -> str:
+    """The content of the hint file that the arguments name."""
+    entry = {"Path": "x.nc", "Type": "MPI"} | as_hints(arguments(config | {"said": "keywords"}, folder))
+    found = {"Guardnames": "x.nc"} if config["deferred"] else {}
+    return json.dumps(found | ({"File": [entry]} if config["said"] == "file" else {}))
+
+
+OTHER = {"else.nc": np.arange(6, dtype="i4"), "else.bin": np.arange(10, 16, dtype="i4")}
+"""Files beside the one that is tested, to which links, virtual datasets and data elsewhere lead."""
+
+
+def beside(folder: str) -> None:
+    """Make the other files."""
+    with pnc_vol.File(os.path.join(folder, "else.nc"), "w") as f:
+        f["e"] = OTHER["else.nc"]
+    OTHER["else.bin"].tofile(os.path.join(folder, "else.bin"))
 
 
 def prepare(config: Config, folder: str) -> Any:
     """Make the folders and files that the arguments name; what is to be opened: a path, or a file object."""
+    if in_file(config):
+        beside(folder)
     if cached(config):
         os.mkdir(os.path.join(folder, "nvm"))
     if config["burst_buf_dirname"]:
         os.mkdir(os.path.join(folder, "logs"))
-    if config["deferred"]:
-        Path(folder, "guard.json").write_text(json.dumps({"Guardnames": "x.nc"}))
+    if config["deferred"] or config["said"] == "file":
+        Path(folder, "hints.json").write_text(hints_file(config, folder))
     return io.BytesIO() if config["stack"] == "object" else os.path.join(folder, "x.nc")

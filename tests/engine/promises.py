@@ -18,7 +18,7 @@ import numpy as np
 import virtual_ranks
 from acts import ACTS, Step, parts_of
 from crash.promise import Contents, broken, plain
-from model import Data, Impossible, Model, objects_of
+from model import EMPTY, Data, Impossible, Model, leads_to, objects_of
 from options import arguments, cached, logged, refusal
 from run import Run, World, Wrong, leftovers
 
@@ -67,12 +67,15 @@ def seen(f: Any) -> Contents:
     attrs: dict[str, Any] = {}
     groups: set[str] = set()
     for path, found in (("", f), *objects_of(pnc_vol, f)):
-        if isinstance(found, pnc_vol.SoftLink):
-            groups.add(f"{path} -> {found.path}")
+        if isinstance(found, (pnc_vol.SoftLink, pnc_vol.ExternalLink)):
+            groups.add(f"{path} -> {leads_to(found)}")
             continue
         attrs |= {f"{path}@{key}": _listed(value) for key, value in found.attrs.items() if key not in _OWN}
         if isinstance(found, pnc_vol.Dataset):
-            datasets[path] = plain(np.asarray(found[()]))
+            values = np.asarray(found[()])
+            if pnc_vol.check_ref_dtype(found.dtype):
+                values = np.array([b"there" if one else b"" for one in values.ravel()], object).reshape(values.shape)
+            datasets[path] = plain(values)
         elif path:
             groups.add(path)
     return Contents(datasets, attrs, frozenset(groups))
@@ -83,6 +86,8 @@ _OWN = {"_FillValue", "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIME
 
 
 def _listed(value: Any) -> str:
+    if isinstance(value, pnc_vol.Empty):
+        value = EMPTY
     array = np.asarray(value)
     if array.dtype.kind in "OU":
         return repr([item.decode() if isinstance(item, bytes) else str(item) for item in array.ravel()])
@@ -155,9 +160,11 @@ def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Content
     room = min(config["burst_buf_capacity"] or config["buffer_size"], config["buffer_size"])
     if logged(config) and (config["ranks"] == 1 or sum(run.model.data(p).cost for p in run.model.paths(Data)) < room):
         safe |= {"posts"} | ({"power posts"} if config["burst_buf_sync"] == "each" else set())
-    # arrays of varying length wait in memory, and a warning says so
+    # arrays of varying length wait in memory, and a warning says so; data elsewhere are never posted
     posted = {
-        path: data.posted.copy() for path in run.model.paths(Data) if (data := run.model.data(path)).kind != "rows"
+        path: data.posted.copy()
+        for path in run.model.paths(Data)
+        if (data := run.model.data(path)).kind not in ("rows", "elsewhere")
     }
     if closed or step is None:
         # what is created has its name at once, or at the close
@@ -290,8 +297,8 @@ def by_simulated_ranks(run: Run, ranks: int, by_itself: bool) -> None:
 
 def recovered(run: Run, world: Any, *, by_itself: bool) -> None:
     """One process, or each of some ranks, recovers; `world`: that of the ranks, or None."""
-    given = arguments(run.config, run.folder, "r+")
-    given.pop("publish", None)
+    plain = {"publish": "create", "burst_buf_overwrite": False, "recover": True}
+    given = arguments(run.config | plain, run.folder, "r+")
     given |= {} if run.system is None else {"system": run.system}
 
     def by_ranks() -> dict[str, Any]:
@@ -301,7 +308,7 @@ def recovered(run: Run, world: Any, *, by_itself: bool) -> None:
         of_replays = {name: given[name] for name in ("hints", "burst_buf_dirname", "system") if name in given}
         pnc_vol.replay(run.place, **of_replays, **by_ranks())
     if run.config["layout"] != "hdf5blob":
-        pnc_vol.File(run.place, "r+", recover=True, **(given | by_ranks())).close()
+        pnc_vol.File(run.place, "r+", **(given | by_ranks())).close()
 
 
 def go_on(run: Run, before: Contents, *, clean: bool = True) -> None:

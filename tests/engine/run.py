@@ -30,7 +30,7 @@ import elsewhere
 import h5py
 from acts import ACTS, Step
 from model import Data, Impossible, Model, Values, difference, whole_difference
-from options import Config, arguments, in_file, prepare, refusal
+from options import OTHER, Config, arguments, in_file, prepare, refusal
 
 import pnc_vol
 from pnc_vol.ranks.mpi_comm import MpiComm
@@ -129,6 +129,10 @@ class Run:
             given["comm"] = self.comm.opening()
         return self.h.File(self.place, mode, **given)
 
+    def create(self) -> None:
+        """The first opening."""
+        self.f = self.open(self.config["created"])
+
     def settle(self) -> None:
         """On several ranks: what all of them posted is seen by all."""
         if self.size > 1:
@@ -148,6 +152,14 @@ class Run:
     def call(self, function: Any) -> Any:
         """A function of a script."""
         return function
+
+    def refuses(self, error: str, call: Callable[[], Any]) -> None:
+        """Something that raises an error of a class of the package, by its name."""
+        try:
+            call()
+        except getattr(self.h, error):
+            return
+        raise Wrong(f"there is no {error}")
 
     def given(self, values: Values) -> Any:
         """An array to be written."""
@@ -285,7 +297,7 @@ def created(program: Program, folder: str, **more: Any) -> Run | None:
     refused = refusal(program.config)
     run = Run(program.config, folder, seed=program.seed, **more)
     try:
-        run.f = run.open("w")
+        run.create()
     except Exception as error:
         if refused and isinstance(error, refused[0]) and refused[1] in str(error):
             return None
@@ -345,7 +357,7 @@ def replayed(run: Run) -> None:
 def leftovers(run: Run) -> list[str]:
     """Files that nobody needs any more."""
     config = run.config
-    names = set(os.listdir(run.folder)) - {"guard.json"}
+    names = set(os.listdir(run.folder)) - {"hints.json", *OTHER}
     own = {"x.nc"}
     if config["layout"] in ("blob", "hdf5blob"):
         own = {f"x.nc.{n:04}" for n in range(4)}
@@ -357,6 +369,8 @@ def leftovers(run: Run) -> list[str]:
             left += [f"{name}/{inside}" for inside in os.listdir(os.path.join(run.folder, name))]
     if config["e10_cache_discard_flag"] == "disable":
         left = [name for name in left if not name.endswith(".pncc")]
+    if not config["burst_buf_del_on_close"]:
+        left = [name for name in left if not name.rpartition("/")[2].startswith("pncbb-x.nc")]
     return left
 
 

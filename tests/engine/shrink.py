@@ -16,9 +16,9 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from acts import ACTS, CASTS, Step, numeric, share
-from model import HELPER, Data, Impossible, Model, Values, cells, literal, need
-from options import EXAMPLES, OPTIONS, PLUGINS, Config, arguments, normal
+from acts import ACTS, CASTS, HELPERS, Step, numeric
+from model import HELPER, REFERENCES, Data, Impossible, Model, Values, cells, literal, need
+from options import EXAMPLES, OPTIONS, OTHER, PLUGINS, Config, arguments, hints_file, normal
 from run import Program
 
 # ------------------------------------------------------------------------------------------------ smaller
@@ -117,7 +117,8 @@ def _fitting(model: Model, act: str, args: dict[str, Any]) -> dict[str, Any]:
 
 
 WORDS = {"iput": "assign", "iput and wait": "iput", "iget": "index", "collective": "index", "astype": "index",
-         "direct": "index", "durable": "plain", "sync": "plain", "raise": "close", "forget": "close"}  # fmt: skip
+         "direct": "index", "into": "index", "from": "assign", "dataset": "plain",
+         "create": "set", "modify": "set", "all": "one", "durable": "plain", "sync": "plain", "raise": "close", "forget": "close"}  # fmt: skip
 """For ways to do something, simpler ones."""
 
 
@@ -302,11 +303,20 @@ class Speaking:
     def call(self, function: Any) -> Any:
         return Spoken(self.script, function.__name__)
 
+    def refuses(self, error: str, call: Callable[[], Any]) -> None:
+        line = len(self.script.lines)
+        found = call()
+        tried = [f"    {one}" for one in self.script.lines[line:] or [code(found)]]
+        after = [f"except h5py.{error}:", "    pass", "else:", "    raise AssertionError('nothing is refused')"]
+        self.script.lines[line:] = ["try:", *tried, *after]
+
     def whole(self) -> None:
         self._check("f")
 
     def _check(self, f: str) -> None:
         for path in self.model.paths(Data):
+            if self.model.data(path).kind in REFERENCES:
+                continue
             self.script.add(
                 f"np.testing.assert_array_equal({f}[{path!r}][()], {code(self.model.objects[path].values)})"
             )
@@ -355,7 +365,7 @@ def script(program: Program, told: str = "", *, before: str = "", after: str = "
     """
     config, out = program.config, Script()
     run = Speaking(config, out)
-    run.open("w")
+    run.open(config["created"])
     for step in program.steps:
         run.step(step)
     if not after:
@@ -390,10 +400,14 @@ def script(program: Program, told: str = "", *, before: str = "", after: str = "
     for name in ("nvm", "logs"):
         if f"/{name}" in body + before + after:
             head.append(f"os.makedirs(FOLDER + '/{name}', exist_ok=True)")
-    if config["deferred"]:
-        head.append("open(FOLDER + '/guard.json', 'w').write('{\"Guardnames\": \"x.nc\"}')")
-    if "share(" in body:
-        head.append(inspect.getsource(share).replace(": Any", "").replace(": str", "").replace(": int", ""))
+    if "/hints.json" in body + before + after:
+        head.append(f"open(FOLDER + '/hints.json', 'w').write({hints_file(config, 'FOLDER')!r})")
+    if "else." in body:
+        head += [f"with h5py.File(FOLDER + '/else.nc', 'w') as f: f['e'] = {code(OTHER['else.nc'])}"]
+        head += [f"{code(OTHER['else.bin'])}.tofile(FOLDER + '/else.bin')"]
+    for helper in HELPERS:
+        if f"{helper.__name__}(" in body:
+            head.append(re.sub(r": (Any|str|int)\b| -> (Any|None)", "", inspect.getsource(helper)))
     if "values(" in body:
         head.append(HELPER)
     return "\n".join([*head, *([before] if before else []), body, *([after] if after else []), ""])

@@ -120,7 +120,7 @@ def on_rank(comm: Any, program: Program, folder: str, together: Together, troubl
     error: BaseException | None = None
     try:
         with trouble.inside:
-            run.f = run.open("w")
+            run.create()
             run.returned()
             for step in program.steps:
                 if run.acts == trouble.at:
