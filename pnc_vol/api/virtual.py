@@ -294,7 +294,8 @@ def make(
     with session.lock:
         session.check_open()
         if session.options.layout not in ("", "canonical") or session.file_set is not None:
-            raise NotYetError("layout='blob' has no virtual or external datasets; create the file without layout=")
+            layout = session.options.layout or "blob"
+            raise NotYetError(f"{layout=} has no virtual or external datasets; create the file without layout=")
         where = None if name is None else paths.slot(group.id.node, name, "create dataset")
         if where is not None:
             where.check_free("create dataset")

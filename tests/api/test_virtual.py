@@ -9,10 +9,12 @@ from typing import Any
 
 import h5py
 import numpy as np
+import options
 import pytest
 from same_results import same
 
 import pnc_vol
+from pnc_vol import plugins
 from pnc_vol.errors import NotYetError, SourceError
 
 U = pnc_vol.UNLIMITED
@@ -327,9 +329,12 @@ def test_what_a_virtual_dataset_cannot_do_says_so(tmp_path: Path) -> None:
         layout[:2] = pnc_vol.VirtualSource("a", "x", (3,))
 
 
-def test_subfiles_have_no_virtual_datasets(tmp_path: Path) -> None:
-    with pytest.raises(NotYetError, match="blob"), pnc_vol.File(tmp_path / "b", "w", layout="blob") as f:
-        f.create_virtual_dataset("v", pnc_vol.VirtualLayout((3,), "i8"))
+@pytest.mark.parametrize("layout", ["blob", "hdf5blob", "rawfiles"])
+def test_other_layouts_have_no_virtual_datasets(layout: str, tmp_path: Path) -> None:
+    with plugins.restored():
+        options.load_plugins("rawfiles")
+        with pytest.raises(NotYetError, match=f"'{layout}'"), pnc_vol.File(tmp_path / "b", "w", layout=layout) as f:
+            f.create_virtual_dataset("v", pnc_vol.VirtualLayout((3,), "i8"))
 
 
 def test_another_dataset_object_of_its_id_reads_the_same(tmp_path: Path) -> None:

@@ -22,7 +22,21 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-from model import EMPTY, KINDS, NUMBERS, REFERENCES, Data, Impossible, Model, Values, cells, dtype_of, need, new_data
+from model import (
+    EMPTY,
+    KINDS,
+    NUMBERS,
+    REFERENCES,
+    Data,
+    Impossible,
+    Model,
+    Named,
+    Values,
+    cells,
+    dtype_of,
+    need,
+    new_data,
+)
 from options import OTHER, Config, in_file, on_ranks
 
 Args = dict[str, Any]
@@ -508,7 +522,7 @@ class require:
     """`require_dataset` of what is there, or of something new, or `require_group`."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        groups = [path for path in model.paths(dict) if path]
+        groups = [path for path in model.paths(dict) if path and not isinstance(model.objects[path], Named)]
         if chance.random() < 0.3:
             return {"path": chance.choice([new_name(chance, model), *groups]), "kind": "", "shape": ()}
         if chance.random() < 0.5:
@@ -527,7 +541,7 @@ class require:
             # what may grow is required with its maxshape
             need(data.kind == kind and data.shape == shape and data.maxshape == shape)
         else:
-            need(isinstance(found, dict))
+            need(isinstance(found, dict) and not isinstance(found, Named))
 
     def do(run: Any, expected: Any, path: str, kind: str, shape: Any) -> None:
         if kind:
@@ -535,6 +549,20 @@ class require:
             run.f.require_dataset(path, shape, dtype_of(run.h, kind), **more)
         else:
             run.f.require_group(path)
+
+
+@act(0.5)
+class named:
+    """A named type."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        return {"path": new_name(chance, model), "kind": chance.choice(NUMBERS)}
+
+    def effect(model: Model, path: str, kind: str) -> None:
+        model.add(path, Named(kind))
+
+    def do(run: Any, expected: Any, path: str, kind: str) -> None:
+        run.f[path] = np.dtype(kind)
 
 
 @act(0.5)
@@ -706,11 +734,7 @@ class write_many:
     def effect(model: Model, path: str, starts: Any, counts: Any, values: Values) -> None:
         data = model.data(path)
         need(len(starts[0]) == len(data.shape) and data.kind == values.kind)
-        need(
-            all(
-                a + n <= m for box in zip(starts, counts, strict=True) for a, n, m in zip(*box, data.shape, strict=True)
-            )
-        )
+        need(all(part == index_shape(data.shape, at) for at, part, _ in parts_of(starts, counts)))
         done = 0
         for at, part, size in parts_of(starts, counts):
             data.put(at, values.array[done : done + size].reshape(part))
@@ -789,6 +813,7 @@ class field:
         run.f[path][..., name] = value
         run.settle()
         run.same(run.f[path][name], expected)
+        run.same(run.f[path].fields(name)[...], expected)
 
 
 LEAST_BITS = {"i1": 8, "i2": 16, "i4": 32, "u1": 8, "u2": 16, "u4": 32}
@@ -839,7 +864,7 @@ class read:
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
         path, data = some_data(chance, model)
-        way = chance.choice(("index", "index", "iget", "collective", "astype", "into"))
+        way = chance.choice(("index", "index", "iget", "collective", "astype", "into", "asstr"))
         return {"path": path, "at": some_index(chance, data.shape), "way": way}
 
     def effect(model: Model, path: str, at: Any, way: str) -> Any:
@@ -857,6 +882,8 @@ class read:
                 run.same(ds[at], expected)
         elif way == "astype" and numeric(run.model.data(path)):
             run.same(ds.astype("f8")[at], expected)
+        elif way == "asstr" and run.model.data(path).kind == "text":
+            run.same(ds.asstr()[at], expected)
         elif way == "into" and not run.twin and numeric(run.model.data(path)) and expected.shape:
             run.same(run.call(read_into)(ds, at, expected.shape, expected.dtype.str), expected)
         else:
@@ -912,11 +939,7 @@ class read_many:
     def effect(model: Model, path: str, starts: Any, counts: Any) -> Any:
         data = model.data(path)
         need(len(starts[0]) == len(data.shape))
-        need(
-            all(
-                a + n <= m for box in zip(starts, counts, strict=True) for a, n, m in zip(*box, data.shape, strict=True)
-            )
-        )
+        need(all(part == index_shape(data.shape, at) for at, part, _ in parts_of(starts, counts)))
         return np.concatenate([data.at(at).ravel() for at, _, _ in parts_of(starts, counts)])
 
     def do(run: Any, expected: Any, path: str, starts: Any, counts: Any) -> None:

@@ -154,7 +154,7 @@ class Data:
     attached : bool, scales are attached to it, so that it cannot become one.
     labels : dict, of axes.
     scales : list of Data, attached to the first axis.
-    targets : dict, by their places, objects to which references lead, with their paths.
+    targets : list, of each reference the path of the object to which it leads, and the object.
     """
 
     kind: str
@@ -236,6 +236,20 @@ class Data:
             labels=dict(self.labels),
             targets=list(self.targets),
         )
+
+
+class Named(dict[str, Any]):
+    """A named type: its attributes, as those of a group, and its kind."""
+
+    def __init__(self, kind: str, attrs: Any = ()) -> None:
+        super().__init__(attrs)
+        self.kind = kind
+
+    def __reduce__(self) -> Any:
+        return Named, (self.kind, dict(self))
+
+    def copy(self) -> Named:
+        return Named(self.kind, self)
 
 
 def new_data(kind: str, shape: Shape, maxshape: Any, fill: Any) -> Data:
@@ -377,8 +391,11 @@ def whole_difference(h: Any, f: Any, model: Model) -> str:
                 return f"{path} is {link!r}, not a link to {found}"
             continue
         there = f[path or "/"]
-        if isinstance(found, Data) != isinstance(there, h.Dataset):
+        known = h.Dataset if isinstance(found, Data) else h.Datatype if isinstance(found, Named) else h.Group
+        if not isinstance(there, known):
             return f"{path} is {there!r}"
+        if isinstance(found, Named) and there.dtype != np.dtype(found.kind):
+            return f"{path} is the type {there.dtype}, not {found.kind}"
         for key, value in model.attrs(path).items():
             if key not in there.attrs:
                 return f"attribute {key} of {path or '/'} is not there"

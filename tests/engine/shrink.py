@@ -116,9 +116,9 @@ def _fitting(model: Model, act: str, args: dict[str, Any]) -> dict[str, Any]:
     return {"values": values._replace(shape=shape, kind=values.kind if cast else data.kind)}
 
 
-WORDS = {"iput": "assign", "iput and wait": "iput", "iget": "index", "collective": "index", "astype": "index",
-         "direct": "index", "into": "index", "from": "assign", "dataset": "plain",
-         "create": "set", "modify": "set", "all": "one", "durable": "plain", "sync": "plain", "raise": "close", "forget": "close"}  # fmt: skip
+WORDS = {"iput": "assign", "iput and wait": "iput", "from": "assign", "iget": "index", "collective": "index",
+         "astype": "index", "into": "index", "asstr": "index", "create": "set", "modify": "set", "all": "one",
+         "durable": "plain", "sync": "plain", "dataset": "plain", "raise": "close", "forget": "close"}  # fmt: skip
 """For ways to do something, simpler ones."""
 
 
@@ -230,6 +230,8 @@ def code(value: Any) -> str:
         return literal(value.array)
     if isinstance(value, (np.ndarray, np.generic)):
         return literal(np.asarray(value)) + ("" if np.ndim(value) else "[()]")
+    if isinstance(value, np.dtype):
+        return f"np.dtype({value.str!r})"
     if isinstance(value, str) and len(value) > 60 and value == value[:5] * (len(value) // 5):
         return f"{value[:5]!r} * {len(value) // 5}"
     return repr(value)

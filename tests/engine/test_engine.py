@@ -201,13 +201,13 @@ def test_the_model_is_that_of_h5py() -> None:
 
 
 def test_a_new_option_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    new = options.Option("on_overflow", ("raise", "clip"))
+    new = options.Option("alignment_interval", (1, 16))
     monkeypatch.setitem(options.OPTIONS, new.name, new)
     found = list(options.covering(2, random.Random(1)))
-    clipped = [config for config in found if config["on_overflow"] == "clip" and not options.refusal(config)]
-    assert {config["store"] for config in clipped} == {"memory", "log", "zipped"}
-    assert options.arguments(clipped[0], "folder")["on_overflow"] == "clip"
-    assert not failing([run.made(f"new:{n}", config) for n, config in enumerate(clipped[:3])])
+    changed = [config for config in found if config["alignment_interval"] == 16 and not options.refusal(config)]
+    assert {config["store"] for config in changed} == {"memory", "log", "zipped"}
+    assert options.arguments(changed[0], "folder")["alignment_interval"] == 16
+    assert not failing([run.made(f"new:{n}", config) for n, config in enumerate(changed[:3])])
 
 
 def test_numbers_have_their_type() -> None:
