@@ -61,7 +61,11 @@ class Other:
 
         import pnc_vol
 
-        known = [one for one in self.f.values() if isinstance(one, pnc_vol.Dataset)] if self.f else []
+        # links lead into other files, too
+        names = (
+            [name for name in self.f if isinstance(self.f.get(name, getlink=True), pnc_vol.HardLink)] if self.f else []
+        )
+        known = [one for one in map(self.f.get, names) if isinstance(one, pnc_vol.Dataset)] if names else []
         if known and place == self.place:
             with suppress(ValueError):  # this one was deleted; everything is refreshed all the same
                 known[0].refresh()

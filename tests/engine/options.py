@@ -301,7 +301,7 @@ HINTS = {
 
 def as_hints(given: dict[str, Any]) -> dict[str, str]:
     """Take out those keywords that are hints as well; these hints."""
-    return {HINTS[name]: str(given.pop(name)).lower() for name in HINTS.keys() & given.keys()}
+    return {HINTS[name]: str(given.pop(name)).lower() for name in HINTS if name in given}
 
 
 def hints_file(config: Config, folder: str) -> str:
