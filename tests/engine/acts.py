@@ -186,7 +186,7 @@ def share(ds: Any, cells: Any, values: Any, way: str, rank: int, size: int) -> N
 def put(run: Any, path: str, at: Any, values: Values, way: str) -> None:
     """Post a selection: on several ranks each posts a part of it, or one posts elements that are no numbers."""
     data = run.model.data(path)
-    if run.size == 1:
+    if not run.shared:
         given = run.given(values)
         if run.twin and values.shape == ():
             # h5py does not broadcast to lists
@@ -296,17 +296,23 @@ class resize:
         size = chance.choice((old + 1, old + 3, max(old - 1, 0), max(old - 3, 1), old))
         return {"path": path, "axis": axis, "size": size if most is None else min(size, most)}
 
-    def effect(model: Model, path: str, axis: int, size: int) -> bool:
+    def effect(model: Model, path: str, axis: int, size: int) -> tuple[bool, bool]:
         data = model.data(path)
         need(axis < len(data.shape))
         most, shorter = data.maxshape[axis], size < data.shape[axis]
+        anew = size != data.shape[axis] and (axis > 0 or most is not None)
         need(most is None or size <= most)
         data.resize((*data.shape[:axis], size, *data.shape[axis + 1 :]))
-        return shorter
+        return shorter, anew
 
     def do(run: Any, expected: Any, path: str, axis: int, size: int) -> None:
+        shorter, anew = expected
+        if anew and run.apart:
+            run.f.flush()
         run.f[path].resize(size, axis=axis)
-        if expected and not run.twin and run.config["layout"] == "rawfiles":
+        if anew and run.apart:
+            run.f.flush()
+        if shorter and not run.twin and run.config["layout"] == "rawfiles":
             # records that are cut off and come again before a flush would need a copy of the raw file
             run.f.flush()
 
@@ -741,7 +747,7 @@ class write_many:
             done += size
 
     def do(run: Any, expected: Any, path: str, starts: Any, counts: Any, values: Values) -> None:
-        if not run.twin and run.size == 1:
+        if not (run.twin or run.shared):
             run.f[path].iput_many(starts, counts, run.given(values))
             return
         done = 0
@@ -779,7 +785,7 @@ class decomposed:
 
     def do(run: Any, expected: Any, path: str, starts: Any, lengths: Any, values: Values) -> None:
         shape = run.model.data(path).shape
-        if run.twin or run.size > 1:
+        if run.twin or run.shared:
             put(run, path, _flags(shape, starts, lengths), values, "iput")
         else:
             run.f[path].iput(run.h.Decomposition.from_runs(starts, lengths, shape), run.given(values))

@@ -33,7 +33,7 @@ from crash.states import State
 from interrupts import Interrupts
 from options import in_file, refusal
 from promises import Moment
-from run import Loads, Program, Run, Twinned, Wrong, execute, inside, left, said, twin
+from run import Loads, Program, Run, Twinned, Wrong, execute, inside, left, said, same_bytes, twin
 
 import pnc_vol
 from pnc_vol.testing.faults import FaultSystem, StopSystem
@@ -76,6 +76,8 @@ class Nothing:
         model = execute(program, folder)
         tally.refused += model is None
         tally.acts += len(program.steps)
+        if model is not None:
+            same_bytes(program, folder)
         if model is not None and crc32(program.seed.encode()) % 4 == 0:
             try:
                 twin(program)

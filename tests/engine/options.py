@@ -120,11 +120,12 @@ OPTIONS: dict[str, Option] = {
         Option("transport", ("auto", "aggregate", "independent", "collective"), "keyword", on_ranks),
         Option("aggrs_per_node", (0, 1, 2), "keyword", on_ranks),
         Option("cb_buffer_size", ("", "4096"), "hint", on_ranks),
-        Option("cb_nodes", ("", "1"), "hint", on_ranks),
+        Option("cb_nodes", ("", "1", "3"), "hint", on_ranks),
         Option("cb_config_list", ("", "*:1"), "hint", on_ranks),
-        Option("striping_unit", ("", "4096"), "hint", on_ranks),
-        Option("striping_factor", ("", "2"), "hint", on_ranks),
+        Option("romio_cb_write", ("", "enable"), "hint", on_ranks),
         Option("romio_ds_write", ("", "disable"), "hint", on_ranks),
+        Option("striping_unit", ("", "4096"), "hint", on_ranks),
+        Option("striping_factor", ("", "3"), "hint", on_ranks),
     )
 }
 
@@ -139,7 +140,9 @@ for _name, _plugin in (("layout", "blob"), ("store", "burst"), ("cache", "cache"
 
 def ranks_options(ranks: tuple[int, ...], nodes: tuple[int, ...], *, mpi: bool) -> dict[str, Option]:
     """The table for programs on ranks; `mpi`: real ones, which have MPI-IO."""
-    stacks = ("posix", "trace", "verify", *(("mpio",) if mpi else ()))
+    stacks: tuple[str, ...] = ("posix", "trace", "verify")
+    if mpi:
+        stacks += ("mpio", "trace | mpio", "mpio(derived_types=false)", "mpio(round_bytes=1000)")
     return OPTIONS | {
         "ranks": Option("ranks", ranks, ""),
         "nodes": Option("nodes", nodes, "", on_ranks),
@@ -263,9 +266,8 @@ def arguments(config: Config, folder: str, mode: str = "w") -> dict[str, Any]:
             given[name] = value
         elif option.how == "hint":
             hints[name] = str(value)
-    driver = {"trace": "trace | posix", "verify": "verify | posix", "memory": "memory", "mpio": "mpio"}.get(stack)
-    if driver:
-        given["driver"] = driver
+    if stack not in ("posix", "object"):
+        given["driver"] = f"{stack} | posix" if stack in ("trace", "verify") else stack
     elif on_ranks(config):
         given["driver"] = "posix"
     if layout != "canonical" and mode in ("w", "x", "w-", "a"):

@@ -18,7 +18,20 @@ from typing import Any
 
 import virtual_ranks
 from events import EVENTS, UNCOUNTED, Tally, event
-from run import Loads, Program, Run, World, Wrong, created, folder_for_programs, leftovers, others_read, said
+from run import (
+    Loads,
+    Program,
+    Run,
+    World,
+    Wrong,
+    created,
+    folder_for_programs,
+    leftovers,
+    others_read,
+    said,
+    same_bytes,
+    serial,
+)
 
 __all__ = ["EVENTS", "first", "launched"]
 
@@ -52,8 +65,7 @@ def _to_its_end(run: Run, program: Program) -> None:
 def after(run: Run, load: Loads | None) -> None:
     """After the last rank has left: one process looks."""
     run.comm, run.rank, run.size = None, 0, 1
-    if run.config["stack"] == "mpio":
-        run.config = run.config | {"stack": "posix"}
+    run.config = serial(run.config)
     run.read()
     if run.config["layout"] == "canonical":
         others_read(run)
@@ -80,6 +92,7 @@ class Simulated:
             others = random.Random(program.seed).randint(1, 4)
             virtual_ranks.run(others, partial(read_again, run=found[0]), timeout=60)
             after(found[0], load)
+            same_bytes(program, folder)
 
 
 def read_again(comm: Any, run: Run) -> None:
@@ -111,6 +124,7 @@ class Real:
         if not any(world.allgather(told)) and world.rank == 0 and run is not None:
             try:
                 after(run, None)
+                same_bytes(program, shared)
             except Exception as error:
                 told = said(error)
         told = next(filter(None, world.allgather(told)), "")

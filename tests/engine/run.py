@@ -30,7 +30,7 @@ import elsewhere
 import h5py
 from acts import ACTS, Step
 from model import Data, Impossible, Model, Values, difference, whole_difference
-from options import OTHER, Config, arguments, in_file, prepare, refusal
+from options import OTHER, Config, arguments, in_file, logged, normal, on_ranks, prepare, refusal
 
 import pnc_vol
 from pnc_vol.ranks.mpi_comm import MpiComm
@@ -100,23 +100,37 @@ class Run:
     kept : requests, by number.
     twin : bool, whether h5py runs the program.
     system : for `File`, or None.
+    shared : bool, whether acts are done as several ranks do them: each posts its part, and what all posted is flushed
+        before it is read.
+    apart : bool, whether a resize that lays out a dataset anew is between two flushes, as with ranks or a log.
     """
 
-    twin = False
+    twin = shared = apart = False
     rank, size = 0, 1
     comm: Any = None
     named = True
     recovered_on: Callable[[Run, int, bool], None] | None = None
     """How some ranks recover the file, if not simulated."""
 
-    def __init__(self, config: Config, folder: str, *, seed: str = "", system: Any = None, comm: Any = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        folder: str,
+        *,
+        seed: str = "",
+        system: Any = None,
+        comm: Any = None,
+        like: Config | None = None,
+    ) -> None:
         self.seed = seed
         self.config, self.folder, self.system, self.comm = config, folder, system, comm
+        if like is not None:
+            self.shared, self.apart = on_ranks(like), on_ranks(like) or logged(like)
         self.h: Any = pnc_vol
         self.model = Model()
         self.kept: dict[int, Any] = {}
         if comm is not None:
-            self.rank, self.size = comm.rank, comm.size
+            self.rank, self.size, self.shared = comm.rank, comm.size, comm.size > 1
         self.place = prepare(config, folder) if self.rank == 0 else os.path.join(folder, "x.nc")
         self.barrier()
         self.f: Any = None
@@ -135,7 +149,7 @@ class Run:
 
     def settle(self) -> None:
         """On several ranks: what all of them posted is seen by all."""
-        if self.size > 1:
+        if self.shared:
             self.f.sync()
             self.barrier()
 
@@ -237,11 +251,15 @@ class Run:
         return True
 
 
+def serial(config: Config) -> Config:
+    """A configuration for one process, which has no MPI-IO."""
+    return config | {"stack": "posix"} if "mpio" in config["stack"] else config
+
+
 def left(config: Config, folder: str, system: Any = None) -> Run:
     """What a program left, for one process that looks at it."""
     run = Run.__new__(Run)
-    stack = "posix" if config["stack"] == "mpio" else config["stack"]
-    run.__dict__.update(config=config | {"stack": stack}, folder=folder, system=system, h=pnc_vol, f=None)
+    run.__dict__.update(config=serial(config), folder=folder, system=system, h=pnc_vol, f=None)
     run.place = os.path.join(folder, "x.nc")
     return run
 
@@ -323,6 +341,7 @@ def execute(program: Program, folder: str, **more: Any) -> Model | None:
         for step in program.steps:
             run.step(step)
         if program.config["layout"] != "hdf5blob":
+            run.settle()
             run.whole()
         run.last_close()
         closed(run, load)
@@ -421,6 +440,30 @@ def others_read(run: Run) -> None:
                     continue
                 if wrong := difference(other.variables[name][...], data.values):
                     raise Wrong(f"netCDF4 reads {name}: {wrong}")
+
+
+SHAPING = ("layout", "subfiles", "format", "header_reserve", "var_align", "record_align", "separator", "ordered")
+"""Options on which the bytes of a file depend."""
+
+
+def same_bytes(program: Program, folder: str) -> None:
+    """Ranks, drivers, stores, caches and ways to publish change no byte: the file is that of a plain serial program.
+
+    But for a queue that is emptied before the flush, and a close that waits: both leave more room for the header. Of
+    several ranks each has its part of a map in a subfile.
+    """
+    config, ranks = program.config, on_ranks(program.config)
+    roomy = config["buffer_size"] < (1 << 20) or config["burst_buf_capacity"] or config["deferred"]
+    if roomy or not in_file(config) or config["layout"] not in ("canonical",) + ("blob",) * (not ranks):
+        return
+    plain = Program(program.seed, normal({name: config[name] for name in SHAPING}), program.steps)
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(folder)) as other:
+        execute(plain, other, like=config)
+        for name in sorted(os.listdir(other)):
+            contents = [open(os.path.join(one, name), "rb").read() for one in (folder, other)]
+            if contents[0] != contents[1]:
+                at = next((i for i, (a, b) in enumerate(zip(*contents)) if a != b), min(map(len, contents)))
+                raise Wrong(f"byte {at} of {name} of {[len(one) for one in contents]} is not that of a plain program")
 
 
 # -------------------------------------------------------------------------------------------------- many

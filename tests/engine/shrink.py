@@ -251,11 +251,12 @@ def index_code(at: Any) -> str:
 class Speaking:
     """In place of a `Run`: acts that are done with it become lines."""
 
-    twin = False
+    twin = apart = False
 
     def __init__(self, config: Config, script: Script) -> None:
         self.config, self.script, self.model = config, script, Model()
         self.size = config["ranks"]
+        self.shared = self.size > 1
         self.rank = 0 if self.size == 1 else Spoken(script, "comm.rank")
         self.kept: dict[int, Any] = {}
         self.h: Any = Spoken(script, "h5py")
