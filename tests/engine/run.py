@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -442,7 +443,10 @@ def others_read(run: Run) -> None:
                     raise Wrong(f"netCDF4 reads {name}: {wrong}")
 
 
-SHAPING = ("layout", "subfiles", "format", "header_reserve", "var_align", "record_align", "separator", "ordered")
+SHAPING = (
+    "layout", "subfiles", "format", "header_reserve", "var_align", "record_align", "separator", "ordered",
+    "track_order", "on_overflow", "strict", "external_links",
+)  # fmt: skip
 """Options on which the bytes of a file depend."""
 
 
@@ -460,9 +464,11 @@ def same_bytes(program: Program, folder: str) -> None:
     with tempfile.TemporaryDirectory(dir=os.path.dirname(folder)) as other:
         execute(plain, other, like=config)
         for name in sorted(os.listdir(other)):
-            contents = [open(os.path.join(one, name), "rb").read() for one in (folder, other)]
+            contents = [Path(one, name).read_bytes() for one in (folder, other)]
             if contents[0] != contents[1]:
-                at = next((i for i, (a, b) in enumerate(zip(*contents)) if a != b), min(map(len, contents)))
+                at = next(
+                    (i for i, (a, b) in enumerate(zip(*contents, strict=False)) if a != b), min(map(len, contents))
+                )
                 raise Wrong(f"byte {at} of {name} of {[len(one) for one in contents]} is not that of a plain program")
 
 
