@@ -109,11 +109,12 @@ def check(given: Given, from_file: HintFile | None = None) -> tuple[Handle, Open
     resolved = _options(given, stack, others, None if from_file is None else from_file.match(path))
     keeps_file = stack != "fileobj" and (not resolved.driver or stack_capabilities(resolved.driver).keeps_file)
     real = resolved.system.realpath(path) if keeps_file else ""
+    named = real or ("" if target is not None or is_address(path) else resolved.system.realpath(path))
     if h5.get("swmr") and mode != "r":
         text = "swmr=True only affects read ('r') mode. To write, set f.swmr_mode = True after opening the file."
         warn_outside(text)
     swmr = bool(h5.get("swmr")) and mode == "r"
-    handle = Handle(given, path, shown, libver, real=real, swmr=swmr)
+    handle = Handle(given, path, shown, libver, real=real, folder=os.path.dirname(named), swmr=swmr)
     return handle, Opening(path, mode, resolved, real=real, target=target)
 
 

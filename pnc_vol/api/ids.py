@@ -77,6 +77,8 @@ class Handle:
     driver : str, the word given for the driver.
     libver : tuple of two str.
     real : str, the path without links; "" if there is no file.
+    folder : str, the folder of the name that was given, without links, even if the file is in memory; "" if an object
+        or an address was given in place of a name.
     given : Given, the arguments of `File`, so that a pickle can open the file again.
     collective : dict of uid to int, how many ``with ds.collective:`` are active.
     writable : bool, False for a handle that was opened for reading, though another one may write.
@@ -85,13 +87,13 @@ class Handle:
     """
 
     def __init__(
-        self, given: Given, filename: str, driver: str, libver: tuple[str, str], *, real: str, swmr: bool
+        self, given: Given, filename: str, driver: str, libver: tuple[str, str], *, real: str, folder: str, swmr: bool
     ) -> None:
         self.given = given.without_objects()
         self.filename = filename
         self.driver = driver
         self.libver = libver
-        self.real = real
+        self.real, self.folder = real, folder
         self.swmr = swmr
         self.collective: dict[int, int] = {}
         self.writable = given.mode != "r"
@@ -371,7 +373,7 @@ class DatasetID(ObjectID):
         """The access properties that were given for the dataset."""
         node = self.check_node()
         given = {**node.ignored, **(node.prefixes if node.away is not None else {})}
-        return _storage_info().AccessProperties(given, os.path.dirname(self.handle.real))  # type: ignore[no-any-return]
+        return _storage_info().AccessProperties(given, self.handle.folder)  # type: ignore[no-any-return]
 
     def get_storage_size(self) -> int:
         """Bytes that the elements take in the file."""

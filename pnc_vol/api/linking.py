@@ -36,11 +36,11 @@ from pnc_vol.errors import (
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft, TypeNode, remove
 from pnc_vol.mapping.tree import GroupNode
+from pnc_vol.system import exists
 
 if TYPE_CHECKING:
     from pnc_vol.api import hdf5_files
     from pnc_vol.api.group import Group
-    from pnc_vol.settings.options import Options
 __all__ = [
     "expander", "follow", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places",
     "remove", "why_not",
@@ -186,7 +186,7 @@ def one_step() -> Iterator[bool]:
 def _followed(oid: ObjectID, outside: paths.Outside, mode: str, swmr: bool) -> HLObject:
     file, problem = open_other(oid, outside.filename, mode, swmr)
     if file is None:
-        why = why_not(problem, oid.handle.session.options)
+        why = why_not(problem, oid.handle)
         raise NotFoundError(f"Unable to open the external link to {outside.filename!r}: {why}") from None
     try:
         return file[outside.path or "/"]  # type: ignore[no-any-return]
@@ -208,16 +208,19 @@ def open_other(
     Returns
     -------
     file : File, or None
-    problem : why it cannot be opened, None if links may not lead there.
+    problem : why it cannot be opened, None if links may not lead to a file that is there.
     """
     handle = oid.handle
     file_class, options = class_of("file"), handle.session.options
     problem: Exception | None = None
+    refused = False
     for path, real in places(handle, filename, prefix):
         if handle.session.comm.size > 1 and real == handle.real:
             # one rank alone may follow a link, and could not open the file that all share
             return file_class(oid), None
         if not may_open(real, handle):
+            # One that HDF5 would find in the working directory is not the same as none.
+            refused = refused or exists(options.system, real)
             continue
         try:
             return file_class(path, mode, swmr=swmr, external_links=options.external_links), None
@@ -228,12 +231,12 @@ def open_other(
                 with contextlib.suppress(MissingPackageError):
                     return hdf5_files.open_as_is(path), None
                 problem = MissingPackageError('reading HDF5 files needs h5py: pip install "pnc-vol[hdf5]"')
-    return None, problem
+    return None, None if refused and isinstance(problem, FileNotFoundError) else problem
 
 
 def places(handle: Handle, filename: str, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Where a file that a file names may be, and the same without symbolic links."""
-    folder = os.path.dirname(handle.real)
+    folder = handle.folder
     first = [os.path.join(prefix.replace("${ORIGIN}", folder), filename)] if prefix else []
     for path in dict.fromkeys((*first, os.path.join(folder, filename), filename)):
         yield path, handle.session.options.system.realpath(path)
@@ -242,20 +245,22 @@ def places(handle: Handle, filename: str, prefix: str = "") -> Iterator[tuple[st
 def may_open(real: str, handle: Handle) -> bool:
     """Whether a file may name that one; see the option ``external_links``."""
     allowed = handle.session.options.external_links
-    return allowed == "any" or (allowed == "below" and _below(real, handle.real))
+    return allowed == "any" or (allowed == "below" and _below(real, handle.folder))
 
 
-def _below(path: str, file: str) -> bool:
-    """Whether a resolved path is below the folder of a file."""
-    folder = os.path.dirname(file)
-    return os.path.commonpath((folder, path)) == folder
+def _below(path: str, folder: str) -> bool:
+    """Whether a resolved path is below a folder; nothing is below "", which stands for no folder."""
+    return bool(folder) and os.path.commonpath((folder, path)) == folder
 
 
-def why_not(problem: Exception | None, options: Options) -> str:
+def why_not(problem: Exception | None, handle: Handle) -> str:
     """What is wrong with a link, without a byte of the file that it leads to."""
+    options = handle.session.options
     if problem is None:
         if options.external_links == "none":
             return "external links are not followed (external_links='none')"
+        if not handle.folder:
+            return "its own file has no folder; if you trust it, open it with external_links='any'"
         return "it leads out of the folder of its own file; if you trust that, open the file with external_links='any'"
     if isinstance(problem, FileNotFoundError):
         return "there is no such file"

@@ -109,7 +109,7 @@ class _Files:
             if linking.may_open(real, self.oid.handle)
         ]
         if not allowed:
-            why = linking.why_not(None, self.oid.handle.session.options)
+            why = linking.why_not(None, self.oid.handle)
             raise SourceError(f"{self.node.path!r}: its raw file {name!r} cannot be opened: {why}")
         flags = os.O_RDWR if self.writing else os.O_RDONLY
         for path in allowed:

@@ -105,7 +105,7 @@ class _Sources:
         if found is None:
             if isinstance(wrong, FileNotFoundError):
                 return None
-            why = linking.why_not(wrong, handle.session.options)
+            why = linking.why_not(wrong, handle)
             raise SourceError(f"{self.node.path!r}: its source {name!r} cannot be opened: {why}") from None
         if getattr(found.id, "handle", None) is not handle:
             self.closing.callback(found.close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -290,6 +291,50 @@ def test_a_file_elsewhere_is_opened_only_if_the_user_says_so(tmp_path: Path) -> 
         assert f["v"][()].tolist() == list(range(8))
     with pnc_vol.File(path, external_links="none") as f, pytest.raises(SourceError, match="not followed"):
         f["v"][()]
+
+
+def test_a_source_in_the_working_directory_is_not_taken_for_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+    sources(pnc_vol, tmp_path / "out")
+    monkeypatch.chdir(tmp_path / "out")
+    layout = pnc_vol.VirtualLayout((8,), "i8")
+    layout[:] = pnc_vol.VirtualSource("a", "row", (8,))
+    with pnc_vol.File(tmp_path / "in/v", "w") as f:
+        v = f.create_virtual_dataset("v", layout)
+        with pytest.raises(SourceError, match="external_links='any'"):
+            v[()]
+    with pnc_vol.File(tmp_path / "in/v", external_links="any") as f:
+        assert f["v"][()].tolist() == list(range(8))
+
+
+def test_a_file_in_memory_has_the_folder_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources(pnc_vol, tmp_path)
+    layout = pnc_vol.VirtualLayout((8,), "i8")
+    layout[:] = pnc_vol.VirtualSource("a", "row", (8,))
+
+    def filled(f: pnc_vol.File) -> pnc_vol.File:
+        f.create_virtual_dataset("v", layout)
+        f.create_dataset("raw", (2,), "i4", external="raw")
+        f["link"] = pnc_vol.ExternalLink("a", "row")
+        return f
+
+    with filled(pnc_vol.File(tmp_path / "m", "w", driver="core", backing_store=False)) as f:
+        assert f["v"][()].tolist() == f["link"][()].tolist() == list(range(8))
+        f["raw"][...] = 1
+    assert (tmp_path / "raw").stat().st_size == 8
+    assert not (tmp_path / "m").exists()
+    # Neither a name nor a folder: nothing is opened, unless the user says so.
+    monkeypatch.chdir(tmp_path)
+    for f in (filled(pnc_vol.File.in_memory()), filled(pnc_vol.File(io.BytesIO(), "w"))):
+        with f:
+            for name in ("v", "raw", "link"):
+                with pytest.raises((SourceError, KeyError), match=r"no folder.*external_links='any'"):
+                    f[name][()]
+    with filled(pnc_vol.File.in_memory(external_links="any")) as f:
+        assert f["v"][()].tolist() == f["link"][()].tolist() == list(range(8))
 
 
 def test_a_circle_is_an_error(tmp_path: Path) -> None:
