@@ -7,7 +7,7 @@ Rules
 1. A module of verbs has a table ``VERBS``: for each verb a function that declares its arguments, and the verb itself,
    which takes the parsed arguments and returns the exit code. Its docstring is the verb's description.
 2. Options may stand before, between and after files. ``--help`` describes all; ``-h`` prints the usage and the first
-   paragraph, unless a verb uses it as the tool that it takes after does.
+   paragraph. Where a verb has an option ``-h`` of its own, as ncdump has, this holds for ``-h`` without a file.
 3. What is wrong with a command line is one line on standard error, as all errors of this command are; exit code 2.
 """
 
@@ -37,6 +37,13 @@ class Parser(argparse.ArgumentParser):
         """See `argparse.ArgumentParser.error`."""
         verb = self.prog.rpartition(" ")[2]
         fail(verb, f"{message.replace('unrecognized arguments', 'unknown arguments')}; see pnc-vol {verb} --help")
+
+    def exit_with_short_help(self) -> NoReturn:
+        """Print the usage and what the verb does, in few lines, and exit with 0."""
+        first = (self.description or "").partition("\n\n")[0]
+        print(f"{self.format_usage()}\n{textwrap.fill(' '.join(first.split()), columns())}\n")
+        print(textwrap.fill(f"{self.prog} --help describes the arguments.", columns()))
+        self.exit()
 
     def options(self) -> Iterable[str]:
         """The names of all options."""
@@ -108,14 +115,11 @@ class _Layout(argparse.HelpFormatter):
 
 
 class _ShortHelp(argparse.Action):
-    """``-h``: what the verb does, in few lines."""
+    """``-h``."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        first = (parser.description or "").partition("\n\n")[0]
-        width = columns()
-        print(f"{parser.format_usage()}\n{textwrap.fill(' '.join(first.split()), width)}\n")
-        print(textwrap.fill(f"{parser.prog} --help describes the arguments.", width))
-        parser.exit()
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        assert isinstance(parser, Parser)
+        parser.exit_with_short_help()
 
 
 def parser_of(verb: str) -> tuple[Parser, Callable[[Options], int]]:
@@ -128,16 +132,16 @@ def parser_of(verb: str) -> tuple[Parser, Callable[[Options], int]]:
     )  # fmt: skip
     # the verb's own -h, declared later, takes the place of this one
     parser.add_argument("-h", action=_ShortHelp, nargs=0, help=argparse.SUPPRESS)
-    parser.add_argument("--help", action="help", help="Print this text.")
+    parser.add_argument("--help", action="help", help="Print this text; -h alone prints less.")
     declare(parser)
-    if isinstance(parser._option_string_actions["-h"], _ShortHelp):
-        parser._option_string_actions["--help"].help = "Print this text; -h prints less."
     return parser, command
 
 
 def run_verb(verb: str, words: Sequence[str]) -> int:
     """Run a verb with its arguments; the exit code."""
     parser, command = parser_of(verb)
+    if list(words) == ["-h"]:
+        parser.exit_with_short_help()
     if verb not in ("run", "plan"):
         return command(parser.parse(words))
     # what follows the script's name belongs to the script, options included

@@ -43,7 +43,10 @@ def _log_arguments(parser: Parser) -> None:
 
 
 def log_command(options: Options) -> int:
-    """Print burst-buffer logs: header, entries, sizes, states. Exit code: 0; 2 if one is damaged or cannot be read."""
+    """Print burst-buffer logs: header, entries, sizes, states.
+
+    Exit code: 0 all could be read and are intact, 2 one is damaged or cannot be read.
+    """
     answers: list[dict[str, Any]] | None = [] if options.as_json else None
 
     def one(name: str) -> int:

@@ -94,7 +94,9 @@ def _arguments(parser: Parser) -> None:
 
 
 def command(options: Options) -> int:
-    """Sum the phases of collective writes by rank and round, from timelines (``driver="trace(file=run.json) | ..."``).
+    """Sum the phases of collective writes by rank and round.
+
+    Each rank of a job writes a timeline of a file that it opens with driver="trace(file=run.json) | ...".
 
     The column "slowest" adds up the slowest rank of each round; "mean" is the mean of the ranks' sums.
     """

@@ -321,13 +321,13 @@ class Writing:
         ]
         begun = [name for name, variable in new.items() if behind in variable.dims and lengths.get(behind)]
         for which, what in (
-            (left, "not in the dataset, and their new elements"),
-            (begun, "new, and their elements before"),
+            (left, "are in the file, but not in the dataset, so that their new elements"),
+            (begun, "are not in the file, so that their elements in its existing records"),
         ):
             if which:
                 raise ValueError(
-                    f"variables with the dimension {behind!r} are {what} would be fill values: {which}; give all of "
-                    "them, or fill_missing=True to have it so and to write them later, with region="
+                    f"variables with the dimension {behind!r} {what} would be fill values: {which}. Give all variables "
+                    "in one call; or pass fill_missing=True, and write these elements later by region="
                 )
 
     # ------------------------------------------------------------------------------------------ definitions
@@ -389,13 +389,16 @@ def _check_unlimited(asked: set[str], known: set[str]) -> None:
     ------
     ValueError
     """
-    more, both = asked - known, sorted(asked | known)
+    more, both = sorted(asked - known), sorted(asked | known)
     if more and len(both) > 1:
-        whose = f"the file has the unlimited dimension {sorted(known)[0]!r}, and" if known else "unlimited dimensions:"
+        several = (
+            f"the file has the unlimited dimension {min(known)!r}, so {', '.join(map(repr, more))} cannot be unlimited"
+            if known
+            else f"{', '.join(map(repr, both))} cannot all be unlimited"
+        )
         raise ValueError(
-            f"{whose} {', '.join(map(repr, sorted(more)))} {'is' if len(more) == 1 else 'are'} to be unlimited, too: a "
-            "NetCDF classic file has one unlimited dimension. Name it, e.g. unlimited_dims="
-            f"{(sorted(known) or both)[0]!r}; the others have the length that they have now"
+            f"{several}: a NetCDF classic file has at most one unlimited dimension. Choose it, e.g. unlimited_dims="
+            f"{min(known or both)!r}; the other dimensions are then stored with the lengths that they have now"
         )
 
 

@@ -276,8 +276,8 @@ def test_a_verb_loads_what_it_needs(tmp_path: Path, words: list[str], unwanted: 
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_short_h_is_a_short_help_where_it_is_not_the_header(verb) -> None:
-    for words in ([], *([name] for name in verbs() if name not in ("dump", "diff"))):
+def test_short_h_alone_is_a_short_help(verb) -> None:
+    for words in ([], *([name] for name in verbs())):
         short, long = verb(*words, "-h", code=0).out, verb(*words, "--help", code=0).out
         assert short.startswith(" ".join(["Usage: pnc-vol", *words]))
         assert len(short.splitlines()) < len(long.splitlines())
@@ -293,6 +293,7 @@ def test_short_h_is_a_short_help_where_it_is_not_the_header(verb) -> None:
     for name in verbs():
         text = verb(name, "--help", code=0).out
         assert text.startswith(f"Usage: pnc-vol {name} ")
+        assert "``" not in text, "markup of docstrings"
         assert ". ." not in text
         assert ".." not in text.replace("...", "")
         assert not re.search(r"\.\.\.,|, \.\.\.|(\[?\b[A-Z./\[\]]+) \[\1 \.\.\.\]", text), "dots are written once"
