@@ -98,16 +98,17 @@ def copy_into(
         expand = None
         if expand_soft or expand_external:
             expand = expander(origin.id, soft=expand_soft, external=expand_external)
-        _copy_object(
-            reading,
-            node,
-            writing,
-            slot,
-            shallow=shallow,
-            with_attrs=with_attrs,
-            expand=expand,
-            expand_refs=expand_refs,
-        )
+        with writing.defs.tree.adding(slot.group):
+            _copy_object(
+                reading,
+                node,
+                writing,
+                slot,
+                shallow=shallow,
+                with_attrs=with_attrs,
+                expand=expand,
+                expand_refs=expand_refs,
+            )
 
 
 def _copy_object(

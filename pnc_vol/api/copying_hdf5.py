@@ -15,6 +15,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, Any
 
+from pnc_vol.api import paths
 from pnc_vol.api.copied_references import BLOCK_BYTES
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, SoftLink, class_of
 from pnc_vol.errors import OperationError
@@ -131,5 +132,7 @@ def copy_foreign(
     if not dest or dest in target:
         raise OperationError(f"Unable to copy object to {dest!r} (destination object already exists)")
     copy = _Copy(shallow=shallow, with_attrs=with_attrs, expand_soft=expand_soft, expand_external=expand_external)
-    copy.into(target, dest, source)
-    copy.finish()
+    session = target._check()
+    with session.lock, session.defs.tree.adding(paths.slot(target._node, dest, "copy object").group):
+        copy.into(target, dest, source)
+        copy.finish()

@@ -88,15 +88,12 @@ class Creating(HLObject, MutableMappingHDF5):
             slot = paths.slot(self._node, name, "create group")
             slot.check_free("create group")
             self._id.handle.check_writable("create group")
-            tree, first = session.defs.tree, session.defs.tree.next_uid
-            try:
+            tree = session.defs.tree
+            with tree.adding(slot.group):
                 made = tree.add_group(slot.open(), slot.leaf)
                 if tracked:
                     # Not those that are made on the way: of these, h5py orders members and attributes by two rules.
                     made.order = {}
-            except BaseException:
-                tree.take_back(first, slot.group, slot.first_new)
-                raise
             return self._named(wrap(self._id.handle, made), name)  # type: ignore[no-any-return]
 
     def require_group(self, name: str | bytes) -> Group:
@@ -275,7 +272,7 @@ class Creating(HLObject, MutableMappingHDF5):
 
                 session.write(node, selection.select(full or (), ()), data)
         except BaseException:
-            session.defs.tree.take_back(first, group, name)
+            session.defs.tree.take_back(first, group, (name,))
             raise
         return node
 
@@ -426,8 +423,9 @@ class Creating(HLObject, MutableMappingHDF5):
 
     def _make(self, slot: paths.Slot | None, plan: create.Plan) -> Dataset:
         session = self._id.handle.session
-        tree, first = session.defs.tree, session.defs.tree.next_uid
-        try:
+        tree = session.defs.tree
+        # As if it had never been asked for if it fails, the groups made on the way included.
+        with tree.adding(None if slot is None else slot.group):
             node = tree.add_dataset(
                 None if slot is None else slot.open() if slot.missing else slot.group,
                 "" if slot is None else slot.leaf,
@@ -448,13 +446,6 @@ class Creating(HLObject, MutableMappingHDF5):
                 from pnc_vol.extents import selection
 
                 session.write(node, selection.select(plan.shape or (), ()), plan.data)
-        except BaseException:
-            # As if it had never been asked for, the groups made on the way included.
-            if slot is None:
-                tree.take_back(first, None, "")
-            else:
-                tree.take_back(first, slot.group, slot.first_new)
-            raise
         return dataset_of(self._id.handle, node)
 
 

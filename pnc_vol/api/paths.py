@@ -208,11 +208,6 @@ class Slot(NamedTuple):
     leaf: str
     asked: str
 
-    @property
-    def first_new(self) -> str:
-        """The name of what is new in `group`: the object, or the first of the groups on the way to it."""
-        return self.missing[0] if self.missing else self.leaf
-
     def check_free(self, what: str, *, as_link: bool = False) -> None:
         """Complain if the name is taken.
 

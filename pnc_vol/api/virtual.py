@@ -300,14 +300,11 @@ def make(
         if where is not None:
             where.check_free("create dataset")
         group.id.handle.check_writable("create dataset")
-        tree, first = session.defs.tree, session.defs.tree.next_uid
-        try:
+        tree = session.defs.tree
+        with tree.adding(None if where is None else where.group):
             above = None if where is None else where.open()
             node = add_elsewhere(tree, above, "" if where is None else where.leaf, element, limits, away)
             node.prefixes = prefixes
-        except BaseException:
-            tree.take_back(first, None if where is None else where.group, "" if where is None else where.first_new)
-            raise
         return group._named(wrap(group.id.handle, node), name)  # type: ignore[no-any-return]
 
 

@@ -397,10 +397,16 @@ class Tree:
             changed.attributes.discard(node)
             changed.removed.update(gone)
 
-    def take_back(self, first: int, above: GroupNode | None, name: str) -> None:
-        """Undo that `above` got something new of that name, however far it came; `first`: `next_uid` before that."""
+    def adding(self, above: GroupNode | None) -> Adding:
+        """A context: if it fails anywhere, what was added to `above`, and every new dataset, is taken back."""
+        return Adding(self, above)
+
+    def take_back(self, first: int, above: GroupNode | None, names: Iterable[str]) -> None:
+        """Undo that `above` got members of these names, however far it came; `first`: `next_uid` before that."""
         if above is not None:
-            above.children.pop(name, None)
+            for name in names:
+                above.children.pop(name, None)
+                above.links.pop(name, None)
         for uid in [uid for uid in self.datasets if uid >= first]:
             self.next_uid = max(self.next_uid, uid + 1)
             del self.datasets[uid]
@@ -421,6 +427,25 @@ class Tree:
             if isinstance(found, DatasetNode):
                 found.cdf_name = ""
         self.touch()
+
+
+class Adding:
+    """See `Tree.adding`; nothing else is taken out of the group meanwhile."""
+
+    __slots__ = ("above", "children", "first", "links", "tree")
+
+    def __init__(self, tree: Tree, above: GroupNode | None) -> None:
+        self.tree, self.above, self.first = tree, above, tree.next_uid
+        self.children, self.links = (0, 0) if above is None else (len(above.children), len(above.links))
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            above = self.above
+            # new names come last
+            names = [] if above is None else [*above.children][self.children :] + [*above.links][self.links :]
+            self.tree.take_back(self.first, above, names)
 
 
 def walk(node: GroupNode | DatasetNode) -> Iterator[GroupNode | DatasetNode]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from interrupts import Interrupts
@@ -27,6 +29,17 @@ def made(f: File) -> None:
         np.arange(1, n + 2, dtype="i4") for n in range(4)
     ]
     f["g"].attrs["a"] = 1
+    f.create_dataset("refers", data=[f["g"].ref], dtype=pnc_vol.ref_dtype)
+
+
+@cache
+def of_hdf5() -> h5py.File:
+    """A file of HDF5 in memory."""
+    f = h5py.File("a.h5", "w", driver="core", backing_store=False)
+    f["g/x"] = NUMBERS
+    f["g/y"] = NUMBERS
+    f["g"].attrs["a"] = 1
+    return f
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -41,6 +54,8 @@ def content(f: File) -> dict[str, Any]:
         found[f"{name} attributes"] = {key: np.asarray(value).tolist() for key, value in item.attrs.items()}
         if isinstance(item, pnc_vol.Dataset):
             values = item[()]
+            if pnc_vol.check_ref_dtype(item.dtype):
+                values = np.array([f[each].name for each in values])
             found[name] = [v.tolist() if isinstance(v, np.ndarray) else v for v in values.tolist()]
 
     f.visititems(visit)
@@ -70,6 +85,9 @@ ACTS: dict[str, Callable[[File], Any]] = {
     "dataset in new groups": lambda f: f.create_dataset("k/l/new", (3,), "f8"),
     "dataset of pairs": lambda f: f.create_dataset("new", data=PAIRS),
     "dataset without a name": lambda f: f.create_dataset(None, data=NUMBERS),
+    "copy a group": lambda f: f.copy("g", "k/h"),
+    "copy with references": lambda f: f.copy("refers", "k", expand_refs=True),
+    "copy of HDF5": lambda f: f.copy(of_hdf5()["g"], "k/h"),
     "link": lambda f: f.__setitem__("new", pnc_vol.SoftLink("/x")),
 }
 
