@@ -29,7 +29,7 @@ def made(f: File) -> None:
         np.arange(1, n + 2, dtype="i4") for n in range(4)
     ]
     f["g"].attrs["a"] = 1
-    f.create_dataset("refers", data=[f["g"].ref], dtype=pnc_vol.ref_dtype)
+    f.create_dataset("refers", data=[f["ragged"].ref], dtype=pnc_vol.ref_dtype)
 
 
 @cache
