@@ -177,7 +177,7 @@ class Data:
 
     def empty(self, shape: Shape) -> Array:
         """Elements that were never written."""
-        if self.kind == "text":
+        if self.kind in ("text", *REFERENCES):
             return _objects([b""] * math.prod(shape), shape)
         if self.kind == "rows":
             return _objects([np.zeros(0, "i4") for _ in range(math.prod(shape))], shape)

@@ -420,8 +420,11 @@ class Loads:
 def others_read(run: Run) -> None:
     """Other programs, a check and a repack of the closed file; a sample, since each takes as long as the program."""
     number = crc32(run.seed.encode())
-    if number % 8 == 1 and (found := pnc_vol.check(run.place)):
-        raise Wrong(f"check: {found}")
+    if number % 8 == 1:
+        found = pnc_vol.check(run.place)
+        # objects to which references lead may have been moved or deleted
+        if found := [one for one in found if "a reference leads to" not in one.message]:
+            raise Wrong(f"check: {found}")
     if number % 8 == 2:
         pnc_vol.repack(run.place)
         run.read()
