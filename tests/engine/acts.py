@@ -173,8 +173,13 @@ def share(ds: Any, cells: Any, values: Any, way: str, rank: int, size: int) -> N
     if way == "iput" and len(ds.shape):
         from pnc_vol import Decomposition
 
-        ones = np.ones(int(mine.sum()), int)
-        ds.iput(Decomposition.from_runs(cells[mine], ones, ds.shape), np.ascontiguousarray(values[mine]))
+        own, ones = cells[mine], np.ones(int(mine.sum()), int)
+        row = own[0] // (width := int(np.prod(ds.shape[1:])))
+        if len(ds.shape) > 1 and own[-1] // width == row:
+            at = row, Decomposition.from_runs(own - row * width, ones, ds.shape[1:])
+        else:
+            at = Decomposition.from_runs(own, ones, ds.shape)
+        ds.iput(at, np.ascontiguousarray(values[mine]))
     elif len(ds.shape):
         mask = np.zeros(ds.shape, bool)
         mask.reshape(-1)[cells[mine]] = True
@@ -726,6 +731,11 @@ def boxes(chance: random.Random, shape: tuple[int, ...]) -> tuple[list[list[int]
     return starts, counts
 
 
+def fit(data: Data, starts: Any, counts: Any) -> bool:
+    """Whether boxes are within a dataset."""
+    return len(starts[0]) == len(data.shape) and bool((np.add(starts, counts) <= data.shape).all())
+
+
 @act(2)
 class write_many:
     """`iput_many`, of boxes."""
@@ -739,8 +749,7 @@ class write_many:
 
     def effect(model: Model, path: str, starts: Any, counts: Any, values: Values) -> None:
         data = model.data(path)
-        need(len(starts[0]) == len(data.shape) and data.kind == values.kind)
-        need(all(part == index_shape(data.shape, at) for at, part, _ in parts_of(starts, counts)))
+        need(data.kind == values.kind and fit(data, starts, counts))
         done = 0
         for at, part, size in parts_of(starts, counts):
             data.put(at, values.array[done : done + size].reshape(part))
@@ -896,6 +905,25 @@ class read:
             run.same(ds[at], expected)
 
 
+@act(1)
+class read_many:
+    """`iget_many`, of boxes."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        path, data = some_data(chance, model, lambda data: bool(data.shape) and 0 not in data.shape and numeric(data))
+        return dict(zip(("path", "starts", "counts"), (path, *boxes(chance, data.shape)), strict=True))
+
+    def effect(model: Model, path: str, starts: Any, counts: Any) -> Any:
+        data = model.data(path)
+        need(fit(data, starts, counts))
+        return np.concatenate([data.at(at).ravel() for at, _, _ in parts_of(starts, counts)])
+
+    def do(run: Any, expected: Any, path: str, starts: Any, counts: Any) -> None:
+        run.settle()
+        if not run.twin:
+            run.same(run.f[path].iget_many(starts, counts).wait(), expected)
+
+
 @act(3)
 class post_read:
     """`iget`: it gives the values of this moment, whenever it is waited for."""
@@ -931,29 +959,6 @@ class wait:
         if way == "all" and not run.twin:
             run.f.wait_all([request])
         run.same(request if run.twin else request.wait()[()], expected)
-
-
-@act(1)
-class read_many:
-    """`iget_many`, of boxes."""
-
-    def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        path, data = some_data(chance, model, lambda data: bool(data.shape) and 0 not in data.shape and numeric(data))
-        starts, counts = boxes(chance, data.shape)
-        return {"path": path, "starts": starts, "counts": counts}
-
-    def effect(model: Model, path: str, starts: Any, counts: Any) -> Any:
-        data = model.data(path)
-        need(len(starts[0]) == len(data.shape))
-        need(all(part == index_shape(data.shape, at) for at, part, _ in parts_of(starts, counts)))
-        return np.concatenate([data.at(at).ravel() for at, _, _ in parts_of(starts, counts)])
-
-    def do(run: Any, expected: Any, path: str, starts: Any, counts: Any) -> None:
-        run.settle()
-        if not run.twin:
-            request = run.f[path].iget_many(starts, counts)
-            request.wait()
-            run.same(request.array, expected)
 
 
 @act(2)

@@ -77,7 +77,7 @@ class Nothing:
         tally.refused += model is None
         tally.acts += len(program.steps)
         if model is not None:
-            same_bytes(program, folder)
+            same_bytes(program, folder, execute)
         if model is not None and crc32(program.seed.encode()) % 4 == 0:
             try:
                 twin(program)

@@ -105,7 +105,7 @@ OPTIONS: dict[str, Option] = {
         Option("deferred", (False, True), "", in_file),
         Option("burst_buf_capacity", (0, 5000, 100_000), "keyword", logged),
         Option("burst_buf_sync", ("none", "flush", "each"), "keyword", logged),
-        Option("burst_buf_flush_buffer_size", (0, 65536), "keyword", logged),
+        Option("burst_buf_flush_buffer_size", (0, 1, 65536), "keyword", logged),
         Option("burst_buf_shared_logs", (False, True), "keyword", logged),
         Option("burst_buf_dirname", ("", "logs"), "", logged),
         Option("burst_buf_del_on_close", (True, False), "keyword", logged),

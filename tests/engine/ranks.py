@@ -75,6 +75,12 @@ def after(run: Run, load: Loads | None) -> None:
         raise Wrong(f"left over: {left}")
 
 
+def simulated(program: Program, folder: str) -> list[Any]:
+    """A program on simulated ranks."""
+    config, work = program.config, partial(on_rank, program=program, folder=folder)
+    return virtual_ranks.run(config["ranks"], work, nodes=config["nodes"], timeout=60)
+
+
 @event("ranks")
 class Simulated:
     """Ranks that take turns in one process; read again by another number of them."""
@@ -83,16 +89,15 @@ class Simulated:
         pass
 
     def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
-        config, load = program.config, Loads()
-        work = partial(on_rank, program=program, folder=folder)
-        found = virtual_ranks.run(config["ranks"], work, nodes=config["nodes"], timeout=60)
+        load = Loads()
+        found = simulated(program, folder)
         tally.acts += len(program.steps)
         tally.refused += found[0] is None
         if found[0] is not None:
             others = random.Random(program.seed).randint(1, 4)
             virtual_ranks.run(others, partial(read_again, run=found[0]), timeout=60)
             after(found[0], load)
-            same_bytes(program, folder)
+            same_bytes(program, folder, simulated)
 
 
 def read_again(comm: Any, run: Run) -> None:

@@ -21,8 +21,6 @@ import time
 from typing import Any
 
 import numpy as np
-import ranks_identity as identity
-from ranks_identity import Ranks, values
 
 import pnc_vol as h5py
 from pnc_vol.testing.faults import HookedSystem
@@ -45,6 +43,18 @@ def left(place: str) -> list[str]:
 
 # -------------------------------------------------------------------------------------------------- kills
 
+
+def values(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def check(path: str) -> None:
+    """The file holds what is in `state`."""
+    with h5py.File(path, "r") as f:
+        for name, expected in state().items():
+            assert np.array_equal(f[name][()], expected), (path, name)
+
+
 NAMES = [b"n" * (i % 13) for i in range(24)]
 
 
@@ -66,32 +76,33 @@ def kill(folder: str, variant: str) -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    r, model = Ranks(comm.rank, comm.size), state()
+    model, rows = state(), np.array_split(np.arange(24), comm.size)[comm.rank]
+    part = slice(rows[0], rows[-1] + 1)
     options = {"burst_buf": True, "burst_buf_dirname": folder_of(folder, variant, comm.rank)} | LOGGED[variant]
     f = h5py.File(os.path.join(folder, "x.nc"), "w", driver="mpio", comm=comm, **options)
     x = f.create_dataset("x", (24, 30), "f8")
     t = f.create_dataset("t", (3, 24), "i4", maxshape=(None, 24))
-    x[r.part(24)] = 7.0
-    t[:, r.part(24)] = 1
+    x[part] = 7.0
+    t[:, part] = 1
     f.flush()
     # In this order and no other: whole rows, then columns of them, then cut and grown.
-    x[r.part(24)] = 8.0
-    for i in range(24)[r.part(24)]:
+    x[part] = 8.0
+    for i in rows:
         x[i] = model["x"][i]
     t.resize(6, axis=0)
-    t[3:, r.part(24)] = 4
+    t[3:, part] = 4
     t.resize(3, axis=0)
     t.resize(7, axis=0)
-    t[5:, r.part(24)] = 5
+    t[5:, part] = 5
     late = f.create_dataset("late", (24, 2), "i2", fillvalue=-1)
-    mine = np.array([i for i in range(0, 24, 2) if i // 2 % r.size == r.rank])
+    mine = np.arange(0, 24, 2)[comm.rank :: comm.size]
     if len(mine):
         late.iput_many(np.stack([mine, 0 * mine], 1), np.tile([1, 2], (len(mine), 1)), np.full(2 * len(mine), 8, "i2"))
     names = f.create_dataset("names", (24,), h5py.string_dtype())
-    for i in r.mine(24):
+    for i in range(comm.rank, 24, comm.size):
         names[i] = NAMES[i]
     kept = f.create_dataset("kept", (24,), "f4")
-    if r.rank == r.size - 1:
+    if comm.rank == comm.size - 1:
         kept.iput(np.s_[4:8], np.ones(4, "f4")).cancel()
         kept[:4] = model["kept"][:4]
         kept[8:] = model["kept"][8:]
@@ -124,7 +135,7 @@ def recover_one(folder: str, how: str) -> None:
         f.close()
     comm.Barrier()
     if comm.rank == 0:
-        identity.check(path, state())
+        check(path)
         assert left(folder) == []
 
 

@@ -100,7 +100,7 @@ def test_ranks_of_any_number_recover_a_killed_job(
     place = request.node.callspec.params["killed"]
     kept = copied(killed, tmp_path)
     report = pnc_vol.replay(killed / "x.nc")
-    ranks.identity.check(str(killed / "x.nc"), ranks.state())
+    ranks.check(str(killed / "x.nc"))
     told = [(report.logs, report.replayed, report.cancelled, report.whole, report.created)]
     found = {(killed / "x.nc").read_bytes()}
     shutil.rmtree(killed)
@@ -139,7 +139,7 @@ def test_logs_of_all_nodes_are_needed(killed: Path, tmp_path: Path) -> None:
     assert (kept / "x.nc").read_bytes() == before
     # Gathered in any way.
     assert pnc_vol.replay(kept / "x.nc", jobs).logs == 3
-    ranks.identity.check(str(kept / "x.nc"), ranks.state())
+    ranks.check(str(kept / "x.nc"))
 
 
 def test_the_command_tells_and_recovers(killed: Path, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_the_command_tells_and_recovers(killed: Path, tmp_path: Path) -> None:
     code, out = run("replay", str(kept / "x.nc"), *jobs)
     assert code == 0
     assert "requests of 3 logs replayed" in out
-    ranks.identity.check(str(kept / "x.nc"), ranks.state())
+    ranks.check(str(kept / "x.nc"))
     content = (kept / "x.nc").read_bytes()
     code, out = run("replay", str(kept / "x.nc"), *jobs)
     assert (code, (kept / "x.nc").read_bytes() == content) == (0, True)
