@@ -323,7 +323,7 @@ class _Nodes:
             kept = sum(column.nbytes for column in (*cut.extents, cut.cells, cut.first, cut.last, cut.begin, cut.size))
             self.own_memory[rank] = kept + 9 * domains.cells + (tables if senders else 0)
         for team in senders:
-            rank = int(team.owners[team.mine]) if team.mine >= 0 else ranks[0]
+            rank = int(team.owners[team.own_domain]) if team.own_domain >= 0 else ranks[0]
             self.writes[rank] = 1
             self.own_memory[rank] += LARGEST
             for k in range(self.rounds):
