@@ -563,6 +563,40 @@ class require:
 
 
 @act(0.5)
+class like:
+    """`create_dataset_like`."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        need(len(model.paths(Data)) < 8)
+        path, _ = some_data(chance, model, numeric)
+        return {"path": new_name(chance, model), "other": path}
+
+    def effect(model: Model, path: str, other: str) -> None:
+        data = model.data(other)
+        need(numeric(data))
+        model.add(path, new_data(data.kind, data.shape, data.maxshape, data.fill))
+
+    def do(run: Any, expected: Any, path: str, other: str) -> None:
+        more: Args = {"fill_time": "alloc"} if run.twin else {}
+        run.f.create_dataset_like(path, run.f[other], **more)
+
+
+@act(0.3)
+class dimension:
+    """`create_dimension`: a dimension of NetCDF, which h5py does not have."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        return {"size": chance.choice(LENGTHS)}
+
+    def effect(model: Model, size: int) -> None:
+        return None
+
+    def do(run: Any, expected: Any, size: int) -> None:
+        if not run.twin:
+            run.f.create_dimension(f"of {size}", size)
+
+
+@act(0.5)
 class named:
     """A named type."""
 

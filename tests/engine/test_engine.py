@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 from functools import partial
@@ -208,6 +209,27 @@ def test_a_new_option_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {config["store"] for config in changed} == {"memory", "log", "zipped"}
     assert options.arguments(changed[0], "folder")["alignment_interval"] == 16
     assert not failing([run.made(f"new:{n}", config) for n, config in enumerate(changed[:3])])
+
+
+OTHERWISE = {
+    "burst_buf": "store=log", "driver": "stack", "hints": "said", "hints_file": "said", "system": "events",
+    "collective_timeout": "the same for all programs on ranks", "storage_options": "an address is only read",
+    "e10_cache": "cache", "e10_cache_path": "cache", "e10_cache_flush_flag": "cache",
+    "nc_header_align_size": "another name of nc_var_align_size", "romio_ds_write": "one of those for MPI-IO",
+}  # fmt: skip
+"""Options and hints without a line of their own, and what stands for them."""
+
+
+def test_the_table_has_every_option_and_hint() -> None:
+    """That docs/reference/options.md has."""
+    text = Path(__file__).parents[2].joinpath("docs/reference/options.md").read_text()
+    tables = text.partition("## Options")[2].partition("### The lock")[0]
+    hints = text.partition("## Hints")[2].partition("## Environment variables")[0]
+    rows = [line.split("|")[1] for line in tables.splitlines() if line.startswith("| `")]
+    told = {name for cells in (*rows, hints) for name in re.findall(r"`([a-z0-9_]+)`", cells)}
+    known = {*options.OPTIONS, *options.HINTS.values(), *OTHERWISE}
+    assert len(told) > 60
+    assert not told - known
 
 
 def test_numbers_have_their_type() -> None:
