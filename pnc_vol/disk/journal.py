@@ -7,8 +7,10 @@ variables.
 Rules
 -----
 1. The journal holds the range in which the headers differ, of both, with a few bytes around it and the beginning of
-   each. It is there before the first byte of the header is overwritten, and until the last one is in the file. Of a
-   file whose content is to outlast a power failure each of these steps is on stable storage before the next one.
+   each. Where something longer or shorter was put, all bytes behind it differ, and yet both headers end with the same
+   ones, which are kept once. It is there before the first byte of the header is overwritten, and until the last one is
+   in the file. Of a file whose content is to outlast a power failure each of these steps is on stable storage before
+   the next one.
 2. A journal counts only while the header is *torn*: some of its bytes are the old ones and some the new ones. If the
    header is the old one or the new one, whole, the journal says nothing that is not true already. So one that comes
    back after a power failure, because its removal was not on stable storage yet, changes nothing. So no number of the
@@ -46,11 +48,12 @@ __all__ = ["content_of", "distrust", "forget_journal", "is_atomic", "journal_pat
 
 _HEAD = struct.Struct("<8sQQQI")
 """Magic, inode of the file, bytes of the new header, number of pieces, CRC-32 of what follows."""
-_PIECE = struct.Struct("<QQQ")
-"""Where a piece of a header begins, and its bytes in the old and in the new one, which differ in the last one alone.
-The first piece is the beginning: magic, version and number of records. Behind this table, which has a row for each
-piece, come the pieces of the old header, then those of the new one."""
-_MAGIC = b"PNCJ0002"
+_PIECE = struct.Struct("<QQQQ")
+"""Where a piece of a header begins, its bytes in the old and in the new one, which differ in the last one alone, and
+how many bytes at its end both have, in places that may differ. The first piece is the beginning: magic, version and
+number of records. Behind this table, which has a row for each piece, come the pieces of the old header, then those of
+the new one without the bytes at the end that both have."""
+_MAGIC = b"PNCJ0003"
 _AROUND = 256
 """Bytes on both sides of what differs that are kept as well: a journal is only used where they are as they were."""
 _MOST_PIECES = 64
@@ -97,20 +100,30 @@ def content_of(inode: int, old: bytes, new: bytes, parts: Parts) -> bytes:
     parts : where they differ
     """
     first, kept = _start(new), 0
-    pieces = [(0, min(first, len(old)), min(first, len(new)))]
+    # Of a file of very many variables a header has megabytes: they are copied once.
+    was_there, is_there = memoryview(old), memoryview(new)
+    pieces = [(0, min(first, len(old)), min(first, len(new)), 0)]
     for at, old_end, new_end in parts:
         if new_end > first:
             kept = max(first, at - _AROUND)
-            pieces.append((kept, min(old_end + _AROUND, len(old)) - kept, min(new_end + _AROUND, len(new)) - kept))
-    # Of a file of very many variables a header has megabytes: they are copied once.
-    was_there, is_there = memoryview(old), memoryview(new)
-    table = b"".join([_PIECE.pack(at, max(0, was), max(0, now)) for at, was, now in pieces])
-    body = [was_there[at : at + max(0, was)] for at, was, _ in pieces]
-    body += [is_there[at : at + max(0, now)] for at, _, now in pieces]
+            was, now = max(0, min(old_end + _AROUND, len(old)) - kept), min(new_end + _AROUND, len(new)) - kept
+            same = _same_end(was_there[kept : kept + was], is_there[kept : kept + now]) if was != now else 0
+            pieces.append((kept, was, now, same))
+    table = b"".join([_PIECE.pack(*piece) for piece in pieces])
+    body = [was_there[at : at + was] for at, was, _, _ in pieces]
+    body += [is_there[at : at + now - same] for at, _, now, same in pieces]
     crc = zlib.crc32(table)
     for piece in body:
         crc = zlib.crc32(piece, crc)
     return b"".join((_HEAD.pack(_MAGIC, inode, len(new), len(pieces), crc), table, *body))
+
+
+def _same_end(one: memoryview, other: memoryview) -> int:
+    """How many bytes at their ends are the same; a multiple of 4, as is the length of all that a header consists of."""
+    words = min(len(one), len(other)) >> 2
+    last, end = (np.frombuffer(half, "u4", words, len(half) - 4 * words) for half in (one, other))
+    unlike = (last != end).nonzero()[0]
+    return 4 * (words - 1 - int(unlike[-1]) if len(unlike) else words)
 
 
 def _start(header: bytes) -> int:
@@ -210,15 +223,15 @@ def _complete(
         found = _read(system, journal, status.st_size, there.st_size)
         if found is not None:
             inode, nbytes, pieces, old, new = found
-            whole = _first(system, fd, max(nbytes, *(at + max(was, now) for at, was, now in pieces)))
-            state = _state(b"".join(whole[at : at + max(was, now)] for at, was, now in pieces), old, new)
+            whole = _first(system, fd, max(nbytes, *(at + max(was, now) for at, was, now, _ in pieces)))
+            state = _state(b"".join(whole[at : at + max(was, now)] for at, was, now, _ in pieces), old, new)
             if inode != there.st_ino or state == "other":
                 return None, "belongs to another state of the file"
             if state == "torn":
                 # what neither the file nor a piece has is no part of it, whatever length is told
-                header = bytearray(whole[:nbytes].ljust(max(at + now for at, _, now in pieces), b"\0"))
+                header = bytearray(whole[:nbytes].ljust(max(at + now for at, _, now, _ in pieces), b"\0"))
                 behind = 0
-                for at, _, now in pieces:
+                for at, _, now, _ in pieces:
                     header[at : at + now] = new[behind : behind + now]
                     if writable:
                         write_all(system, fd, new[behind : behind + now], at)
@@ -249,7 +262,7 @@ def distrust(status: os.stat_result, there: os.stat_result) -> str:
 
 def _read(
     system: System, fd: int, nbytes: int, limit: int
-) -> tuple[int, int, list[tuple[int, int, int]], bytes, bytes] | None:
+) -> tuple[int, int, list[tuple[int, int, int, int]], bytes, bytes] | None:
     """Inode, bytes of the new header, pieces, and these of both headers, one behind the other; None if it is not whole.
 
     limit : int, bytes of the file, which the old header cannot exceed.
@@ -262,10 +275,10 @@ def _read(
         return None
     behind = _HEAD.size + count * _PIECE.size
     pieces = list(_PIECE.iter_unpack(_first(system, fd, behind)[_HEAD.size :].ljust(count * _PIECE.size, b"\0")))
-    old_size, new_size = sum(piece[1] for piece in pieces), sum(piece[2] for piece in pieces)
-    if behind + old_size + new_size != nbytes or max(at + was for at, was, _ in pieces) > limit:
+    old_size, kept = sum(was for _, was, _, _ in pieces), sum(now - same for _, _, now, same in pieces)
+    if behind + old_size + kept != nbytes or max(at + was for at, was, _, _ in pieces) > limit:
         return None
-    if max(at + now for at, _, now in pieces) > new_nbytes:
+    if any(at + now > new_nbytes or same > min(was, now) for at, was, now, same in pieces):
         return None
     # The checksum first, block by block: a sparse file takes no memory.
     block, found = bytearray(min(_BLOCK, nbytes)), 0
@@ -279,7 +292,12 @@ def _read(
     body = bytearray(nbytes - behind)
     if read_at(system, fd, memoryview(body), behind) < len(body):
         return None
-    return inode, new_nbytes, pieces, bytes(body[:old_size]), bytes(body[old_size:])
+    old, new, was_end, at = bytes(body[:old_size]), bytearray(), 0, old_size
+    for _, was, now, same in pieces:
+        was_end += was
+        new += body[at : at + now - same] + old[was_end - same : was_end]
+        at += now - same
+    return inode, new_nbytes, pieces, old, bytes(new)
 
 
 def _first(system: System, fd: int, nbytes: int) -> bytes:

@@ -83,6 +83,42 @@ def test_a_torn_header_is_completed_whatever_count_it_has(path: pathlib.Path, co
     )
 
 
+@pytest.mark.parametrize("note", ["longer than before " * 9, "short", None])
+def test_what_lies_behind_a_longer_or_shorter_attribute_is_kept_once(path: pathlib.Path, note: str | None) -> None:
+    """The journal has the bytes of all variables once; a header that was cut anywhere is completed from it."""
+    with pnc_vol.File(path, "w", header_reserve=4096) as f:
+        f.attrs["note"] = "an ordinary note"
+        for i in range(300):
+            f.create_dataset(f"variable {i}", (4,), "f4")
+    old, journals = path.read_bytes(), list[bytes]()
+
+    class Keeping(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name == "unlink" and str(args[0]) == str(journal_of(path)):
+                journals.append(journal_of(path).read_bytes())
+            return super().call(name, args, kwargs)
+
+    with pnc_vol.File(path, "r+", system=Keeping()) as f:
+        if note is None:
+            del f.attrs["note"]
+        else:
+            f.attrs["note"] = note
+    new = path.read_bytes()
+    unlike = [i for i, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
+    assert len(journals) == 1
+    assert unlike[-1] < len(journals[0]) < 1.1 * unlike[-1]
+    # the shorter header ends before the last 200 bytes that differ
+    for cut in [*unlike[1:30:4], *unlike[30:-200:2999]]:
+        for mixed in (new[:cut] + old[cut:], old[:cut] + new[cut:]):
+            for mode in ("r", "r+"):
+                path.write_bytes(mixed)
+                journal_of(path).write_bytes(journals[0])
+                with pnc_vol.File(path, mode) as f:
+                    assert f.attrs.get("note") == note
+                    assert len(f) == 300
+            assert path.read_bytes() == new
+
+
 # ------------------------------------------------------------------------------------------ who is believed
 
 
@@ -137,7 +173,7 @@ def test_a_sparse_journal_takes_no_memory(path: pathlib.Path, nbytes: int) -> No
     """Of 100 GiB, and of a size that two headers may have."""
     inode = begin(path).stat().st_ino
     with open(journal_of(path), "wb") as file:
-        file.write(struct.pack("<8sQQQIQQQ", b"PNCJ0002", inode, nbytes - 360, 1, 7, 0, 300, nbytes - 360))
+        file.write(struct.pack("<8sQQQIQQQQ", b"PNCJ0003", inode, nbytes - 368, 1, 7, 0, 300, nbytes - 368, 0))
         file.truncate(nbytes)
 
     def job(pipe: int) -> None:
