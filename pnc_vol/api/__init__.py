@@ -7,7 +7,7 @@
                      `copied_references`, `copying_hdf5`; `paths`: from a name to an object; `linking`: links
 `dataset`            `Dataset`; `posting`: iput, iget; `converting`: astype, asstr, fields, read_direct, with `views`;
                      `regions`: references to elements; `blocks`: rare kinds of index, `MultiBlockSlice`
-`create`             the checks of ``create_dataset``; `fill_values`; `ignored_options`: chunks and filters, which CDF
+`dataset_plan`       the checks of ``create_dataset``; `fill_values`; `ignored_options`: chunks and filters, which CDF
                      does not have; `filters`: ``h5py.filters``; `refusals`: why something cannot be stored
 `attrs`              `AttributeManager`; `scale_attrs`: the attributes that HDF5 keeps for dimension scales
 `dims`               labels and dimension scales of axes

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.create import refusals
+from pnc_vol.api.dataset_plan import refusals
 from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.paths import text_of
@@ -280,8 +280,8 @@ class AttributeManager(MutableMappingHDF5):
             return True
         if not isinstance(other, Mapping):
             return NotImplemented
-        mine, others = dict(self.items()), dict(other.items())
-        return mine.keys() == others.keys() and all(_equal(value, others[name]) for name, value in mine.items())
+        own, others = dict(self.items()), dict(other.items())
+        return own.keys() == others.keys() and all(_equal(value, others[name]) for name, value in own.items())
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -98,12 +98,12 @@ def region_selection(shape: tuple[int, ...], reference: RegionReference) -> Sele
         It names none, or is not for a dataset of this shape.
     """
     try:
-        said = json.loads(reference.region)
-        if "points" in said:
-            points = np.array(said["points"], np.int64)
+        region = json.loads(reference.region)
+        if "points" in region:
+            points = np.array(region["points"], np.int64)
             starts = np.stack(np.unravel_index(points, shape), axis=-1)
             return many(shape, starts, np.ones_like(starts))
-        axes = said["select"]
+        axes = region["select"]
         if len(axes) != len(shape):
             raise ValueError("rank")
         return select(shape, tuple(map(_axis, axes, shape)))
@@ -111,13 +111,13 @@ def region_selection(shape: tuple[int, ...], reference: RegionReference) -> Sele
         raise SelectionValueError(f"{reference!r} does not fit a dataset of shape {shape}: {problem}") from None
 
 
-def _axis(said: Any, n: int) -> Any:
-    if isinstance(said, dict):
-        return said["list"]
-    first, count, step = said
+def _axis(index: Any, n: int) -> Any:
+    if isinstance(index, dict):
+        return index["list"]
+    first, count, step = index
     if first < 0 or count < 0 or step < 1 or (count and first + (count - 1) * step >= n):
         # numpy and HDF5 would cut such a slice, and show other elements than were meant
-        raise ValueError(f"{said} in an axis of {n}")
+        raise ValueError(f"{index} in an axis of {n}")
     return slice(first, first + (count - 1) * step + 1 if count else first, step)
 
 

@@ -102,10 +102,10 @@ class Converting(HLObject):
         'float32'
         """
         wanted = np.dtype(dtype)
-        mine = self._id.dtype
-        if wanted == mine:
+        stored = self._id.dtype
+        if wanted == stored:
             return self  # type: ignore[return-value]
-        if wanted.kind == "T" and check_string_dtype(mine) is None:
+        if wanted.kind == "T" and check_string_dtype(stored) is None:
             raise TypeError(f"dset.astype({wanted}) can only be used on datasets with an HDF5 string datatype")
         return views().AsTypeView(self, wanted)  # type: ignore[no-any-return]
 

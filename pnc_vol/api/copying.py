@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol.api import paths
 from pnc_vol.api.copied_references import BLOCK_BYTES, Made, expand_references
 from pnc_vol.api.copying_hdf5 import copy_foreign
-from pnc_vol.api.create import check_version
+from pnc_vol.api.dataset_plan import check_version
 from pnc_vol.api.hdf5_files import is_foreign
 from pnc_vol.api.linking import expander
 from pnc_vol.api.objects import HLObject, class_of

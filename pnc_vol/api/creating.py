@@ -1,6 +1,6 @@
 """Making groups and datasets by name: the creating half of h5py's `Group`.
 
-Knows: paths, what creating needs (`create.plan`). Does not know: listing, moving, copying.
+Knows: paths, what creating needs (`dataset_plan.plan`). Does not know: listing, moving, copying.
 
 Rules
 -----
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api import create, paths
+from pnc_vol.api import dataset_plan, paths
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID
 from pnc_vol.api.ignored_options import given_options, warn_of_storage
@@ -204,22 +204,22 @@ class Creating(HLObject, MutableMappingHDF5):
                     return self._named(made, name) if oid.reached or session.defs.tree.links else made
             if "external" in kwds:
                 return self._external(name, shape, dtype, data, **kwds)
-            if kwds and not kwds.keys().isdisjoint(create.OURS):
+            if kwds and not kwds.keys().isdisjoint(dataset_plan.OURS):
                 return self._with_ours(name, shape, dtype, data, **kwds)
             if name is None:
                 plan = _planned(session, shape, dtype, data, kwds)
-                create.check_version("without a name", plan.element, plan.shape, session.defs.version)
+                dataset_plan.check_version("without a name", plan.element, plan.shape, session.defs.version)
                 self._id.handle.check_writable("create dataset")
                 return self._make(None, plan)
             slot = paths.slot(self._node, name, "create dataset")
             plan = _planned(session, shape, dtype, data, kwds)
-            create.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
+            dataset_plan.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
             slot.check_free("create dataset")
             self._id.handle.check_writable("create dataset")
             return self._named(self._make(slot, plan), name)  # type: ignore[no-any-return]
 
     def _with_ours(self, name: Any, shape: Any, dtype: Any, data: Any, **kwds: Any) -> Dataset:
-        """Make a dataset with what h5py's `create_dataset` does not know (`create.OURS`)."""
+        """Make a dataset with what h5py's `create_dataset` does not know (`dataset_plan.OURS`)."""
         decomposition, dims = kwds.pop("decomposition", None), kwds.pop("dims", None)
         if decomposition is not None and not hasattr(decomposition, "owned"):
             raise TypeError(f"decomposition={decomposition!r}: a pnc_vol.Decomposition is needed")
@@ -254,7 +254,7 @@ class Creating(HLObject, MutableMappingHDF5):
             or (group.parent is None and group is not session.defs.tree.root)
         ):
             return None
-        found, data = create.plain(shape, dtype, data, maxshape)
+        found, data = dataset_plan.plain(shape, dtype, data, maxshape)
         if found is None:
             return None
         element, full, limits, _, ignored, _ = found
@@ -352,9 +352,9 @@ class Creating(HLObject, MutableMappingHDF5):
             external = list(external)
         if external == []:
             return self.create_dataset(name, shape, dtype, data, **kwds)
-        if not kwds.keys().isdisjoint(create.OURS):
-            raise NotYetError(f"{', '.join(create.OURS)} have no meaning for data in raw files; leave them out")
-        plan = create.plan(shape, dtype, data, kwds)
+        if not kwds.keys().isdisjoint(dataset_plan.OURS):
+            raise NotYetError(f"{', '.join(dataset_plan.OURS)} have no meaning for data in raw files; leave them out")
+        plan = dataset_plan.plan(shape, dtype, data, kwds)
         from pnc_vol.api import virtual
 
         return virtual.make_external(self, name, plan, external, kwds)  # type: ignore[arg-type]
@@ -421,7 +421,7 @@ class Creating(HLObject, MutableMappingHDF5):
 
         return virtual.building(self, name, shape, dtype, maxshape, fillvalue)  # type: ignore[arg-type]
 
-    def _make(self, slot: paths.Slot | None, plan: create.Plan) -> Dataset:
+    def _make(self, slot: paths.Slot | None, plan: dataset_plan.DatasetPlan) -> Dataset:
         session = self._id.handle.session
         tree = session.defs.tree
         # As if it had never been asked for if it fails, the groups made on the way included.
@@ -449,9 +449,9 @@ class Creating(HLObject, MutableMappingHDF5):
         return dataset_of(self._id.handle, node)
 
 
-def _planned(session: OpenFile, shape: Any, dtype: Any, data: Any, kwds: dict[str, Any]) -> create.Plan:
+def _planned(session: OpenFile, shape: Any, dtype: Any, data: Any, kwds: dict[str, Any]) -> dataset_plan.DatasetPlan:
     """Check the arguments; of the ranks of a file the first one warns of what is not stored."""
-    plan = create.plan(shape, dtype, data, kwds)
+    plan = dataset_plan.plan(shape, dtype, data, kwds)
     if plan.ignored and session.comm.rank == 0:
         warn_of_storage(plan.ignored, kwds)
     return plan

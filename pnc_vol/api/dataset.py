@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api.converting import Converting, views
-from pnc_vol.api.create import refusals
+from pnc_vol.api.dataset_plan import refusals
 from pnc_vol.api.ids import DatasetID, Handle, ObjectID
 from pnc_vol.api.ignored_options import Storage
 from pnc_vol.api.objects import stands_for

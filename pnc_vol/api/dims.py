@@ -108,20 +108,20 @@ class DimensionProxy:
             session.check_open()
             node = self._scale_node(dset)
             self._id.handle.check_writable("attach a scale")
-            mine: DatasetNode = self._id.node
-            if node is mine:
-                raise OperationError(f"{mine.path!r} cannot be a scale of itself")
-            if node.tree is not mine.tree:
+            dataset: DatasetNode = self._id.node
+            if node is dataset:
+                raise OperationError(f"{dataset.path!r} cannot be a scale of itself")
+            if node.tree is not dataset.tree:
                 raise OperationError(f"{node.path!r} is in another file; copy it into this one first")
-            if mine.scale is not None:
-                raise OperationError(f"{mine.path!r} is a scale and cannot have scales")
+            if dataset.scale is not None:
+                raise OperationError(f"{dataset.path!r} is a scale and cannot have scales")
             if any(other.scales for other in node.axes):
                 raise OperationError(f"{node.path!r} has scales and cannot be one")
             if not any(scale is node for scale in axis.scales):
                 axis.scales.append(node)
             if node.scale is None:
                 node.scale = ""
-            mine.tree.touch()
+            dataset.tree.touch()
 
     def detach_scale(self, dset: Dataset) -> None:
         """Detach a scale from this axis; it remains a dimension scale.

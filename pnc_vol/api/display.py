@@ -127,7 +127,7 @@ def tree_of(group: Any, *, attributes: bool = False) -> Text:
                 if left[0] < 0:
                     rows.append(("...", None, False))
                     break
-                rows.append((f"{name}  {remark or _said(member)}".rstrip(), member, member is not None))
+                rows.append((f"{name}  {remark or _summary(member)}".rstrip(), member, member is not None))
         for i, (text, member, more) in enumerate(rows):
             last = i == len(rows) - 1
             lines.append(f"{indent}{'└── ' if last else '├── '}{text}")
@@ -138,7 +138,7 @@ def tree_of(group: Any, *, attributes: bool = False) -> Text:
     return Text("\n".join(printable(line) for line in lines))
 
 
-def _said(obj: Any) -> str:
+def _summary(obj: Any) -> str:
     """What is said of an object behind its name; nothing of a group."""
     if hasattr(obj, "shape"):
         return f"{_axes(obj)} {type_name(obj.dtype)}"
@@ -216,7 +216,7 @@ def _below(group: Any, left: list[int]) -> Iterator[str]:
             yield f'<div class="leaf">{_tag("name", name)} {_tag("type", remark)}</div>'
             continue
         group = hasattr(member, "keys")
-        title = f"{_tag('name', name)} {_counted(member) if group else _tag('type', _said(member))}"
+        title = f"{_tag('name', name)} {_counted(member) if group else _tag('type', _summary(member))}"
         inner = "".join(_attributes(member))
         if group or inner:
             yield f"<details><summary>{title}</summary>{inner}"

@@ -23,7 +23,7 @@ from pnc_vol.api.ids import DatasetID, Handle
 from pnc_vol.api.module import UNLIMITED
 from pnc_vol.api.storage_info import ElsewhereProperties, Space
 from pnc_vol.extents.model import Selection
-from pnc_vol.mapping.elsewhere import Elsewhere, Evenly, Region
+from pnc_vol.mapping.elsewhere import Elsewhere, Evenly, Hyperslab
 
 if TYPE_CHECKING:
     from pnc_vol.api.storage_info import CreationProperties
@@ -37,14 +37,14 @@ Shape = tuple[int, ...]
 class RegionSpace(Space):
     """The elements of a region, as h5py's dataspaces show them.
 
-    region : Region
+    region : Hyperslab
     """
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: Hyperslab) -> None:
         super().__init__(region.shape, region.shape)
         object.__setattr__(self, "region", region)
 
-    region: Region
+    region: Hyperslab
 
     def get_regular_hyperslab(self) -> tuple[Shape, Shape, Shape, Shape]:
         """Start, stride, count and block of each axis; a count of ``UNLIMITED`` has no limit.

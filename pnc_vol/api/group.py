@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.api import create, paths
+from pnc_vol.api import dataset_plan, paths
 from pnc_vol.api.creating import Creating
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID, ObjectID
@@ -196,8 +196,8 @@ class Group(Creating, Visiting):
                 _linking().make_link(self, name, obj)
                 return
             slot = paths.slot(self._node, name, "create link")
-            plan = create.plan(None, None, obj, {"track_order": True} if get_config().track_order else {})
-            create.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
+            plan = dataset_plan.plan(None, None, obj, {"track_order": True} if get_config().track_order else {})
+            dataset_plan.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
             slot.check_free("create link", as_link=True)
             self._id.handle.check_writable("create dataset")
             self._make(slot, plan)

@@ -78,13 +78,13 @@ def _shown(name: Any) -> str:
 def open_as_is(name: Any, **options: Any) -> Any:
     """As `open_hdf5`; h5py's objects pass ``isinstance`` of this package's classes from then on."""
     found = _h5py(name)
-    for mine, its in (
+    for own, its in (
         (class_of("group"), found.Group), (class_of("file"), found.File), (class_of("dataset"), found.Dataset),
         (Datatype, found.Datatype), (AttributeManager, found.AttributeManager), (Reference, found.Reference),
         (RegionReference, found.RegionReference), (SoftLink, found.SoftLink), (ExternalLink, found.ExternalLink),
         (HardLink, found.HardLink),
     ):  # fmt: skip
-        mine.register(its)
+        own.register(its)
     return open_hdf5(name, **options)
 
 

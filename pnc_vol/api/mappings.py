@@ -36,7 +36,7 @@ class ValuesViewHDF5(ValuesView[Any]):
     _mapping: Mapping[str, Any]
 
     def __contains__(self, value: object) -> bool:
-        return any(value == mine for mine in self)
+        return any(value == own for own in self)
 
     def __iter__(self) -> Iterator[Any]:
         for key in self._mapping:

@@ -122,9 +122,9 @@ class HLObject:
 
     def _named(self, made: Any, name: object) -> Any:
         """`made`, which remembers by which path it was reached from here, if links are on it."""
-        mine: Any = self._id
-        if name is not None and (mine.reached is not None or mine.node.tree.links):
-            path = paths.asked(mine.reached or mine.node.path, name)
+        own_id: Any = self._id
+        if name is not None and (own_id.reached is not None or own_id.node.tree.links):
+            path = paths.asked(own_id.reached or own_id.node.path, name)
             if path != made.id.node.path:
                 made.id.reached = path
         return made

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from pnc_vol.api.create import refusals
+from pnc_vol.api.dataset_plan import refusals
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionError, SelectionTypeError, SelectionValueError
 from pnc_vol.mapping.dtypes import Empty

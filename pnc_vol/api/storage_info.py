@@ -208,7 +208,7 @@ class CreationProperties:
 
     def get_filter_by_id(self, number: int) -> tuple[int, tuple[int, ...], bytes] | None:
         """Flags, settings and name of a filter; None if it was not asked for."""
-        found = [name for name, mine in self.filters.items() if mine == number]
+        found = [name for name, filter_id in self.filters.items() if filter_id == number]
         return (1, (), found[0].encode()) if found else None
 
     def fill_value_defined(self) -> int:

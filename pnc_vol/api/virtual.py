@@ -26,10 +26,10 @@ from pnc_vol.api.module import UNLIMITED
 from pnc_vol.api.objects import Datatype, wrap
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, OperationError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
-from pnc_vol.mapping.elsewhere import Elsewhere, Evenly, Region, Source, add_elsewhere, element_of, problem
+from pnc_vol.mapping.elsewhere import Elsewhere, Evenly, Hyperslab, SourceMapping, add_elsewhere, element_of, problem
 
 if TYPE_CHECKING:
-    from pnc_vol.api import create
+    from pnc_vol.api import dataset_plan
     from pnc_vol.api.group import Group
 
 __all__ = ["VirtualLayout", "VirtualSource", "building", "look_first_in", "make_external", "make_virtual"]
@@ -75,9 +75,9 @@ class VirtualSource:
         dtype: npt.DTypeLike | None = None,
         maxshape: int | Limits | None = None,
     ) -> None:
-        said = {"name": name, "shape": shape, "dtype": dtype, "maxshape": maxshape}
+        given = {"name": name, "shape": shape, "dtype": dtype, "maxshape": maxshape}
         if isinstance(path_or_dataset, Dataset):
-            extra = [key for key, value in said.items() if value is not None]
+            extra = [key for key, value in given.items() if value is not None]
             if extra:
                 raise TypeError(f"If a Dataset object is passed, these must not be given as well: {', '.join(extra)}")
             found = path_or_dataset
@@ -88,7 +88,7 @@ class VirtualSource:
             self._whole: Shape = found.shape
             self.maxshape = _limits(found.maxshape or found.shape)
         else:
-            missing = [key for key in ("name", "shape") if said[key] is None]
+            missing = [key for key in ("name", "shape") if given[key] is None]
             if missing:
                 raise TypeError(f"with a path, these must be given as well: {', '.join(missing)}")
             self.path, self.name = path_or_dataset, name
@@ -117,7 +117,7 @@ class VirtualSource:
         part.selection, part._key = select(self._whole, key), key
         return part
 
-    def region(self) -> Region:
+    def region(self) -> Hyperslab:
         """The elements that are shown."""
         return _region(self._whole, self._key)
 
@@ -151,7 +151,7 @@ class VirtualLayout:
         self.shape: Shape = (shape,) if isinstance(shape, int) else tuple(shape)
         self.dtype = dtype.dtype if isinstance(dtype, Datatype) else np.dtype(dtype)
         self.maxshape = (maxshape,) if isinstance(maxshape, int) else maxshape
-        self.sources: list[Source] = []
+        self.sources: list[SourceMapping] = []
         self._filename = None if filename is None else os.fsdecode(filename)
 
     def __setitem__(self, key: Any, source: VirtualSource) -> None:
@@ -164,13 +164,13 @@ class VirtualLayout:
         """
         file = os.fsdecode(source.path)
         file = "." if self._filename is not None and file == self._filename else file
-        made = Source(_region(self.shape, key), file, str(source.name), source.region())
+        made = SourceMapping(_region(self.shape, key), file, str(source.name), source.region())
         wrong = problem(made, self.shape)
         if wrong:
             raise SelectionValueError(f"Invalid mapping selections: {wrong}")
         self.sources.append(made)
 
-    def sources_in(self, filename: str) -> tuple[Source, ...]:
+    def sources_in(self, filename: str) -> tuple[SourceMapping, ...]:
         """The sources of a dataset in that file.
 
         Raises
@@ -183,7 +183,7 @@ class VirtualLayout:
         return tuple(one._replace(file="." if one.file == filename else one.file) for one in self.sources)
 
 
-def _region(shape: Shape, key: Any) -> Region:
+def _region(shape: Shape, key: Any) -> Hyperslab:
     """The elements that an index selects; a slice that ends at ``UNLIMITED`` has no end."""
     chosen = select(shape, key)
     if chosen.listed is not None:
@@ -203,7 +203,7 @@ def _region(shape: Shape, key: Any) -> Region:
     for axis in _endless(shape, key):
         step = chosen.stride[axis] if chosen.count[axis] > 1 else _step(key, axis, len(shape))
         axes[axis] = Evenly(chosen.start[axis], step, None, 1)
-    return Region(shape, tuple(axes))
+    return Hyperslab(shape, tuple(axes))
 
 
 def _by_axis(key: Any, rank: int) -> list[Any]:
@@ -308,7 +308,9 @@ def make(
         return group._named(wrap(group.id.handle, node), name)  # type: ignore[no-any-return]
 
 
-def make_external(group: Group, name: Any, plan: create.Plan, external: Any, options: dict[str, Any]) -> Dataset:
+def make_external(
+    group: Group, name: Any, plan: dataset_plan.DatasetPlan, external: Any, options: dict[str, Any]
+) -> Dataset:
     """Make a dataset whose data lie in raw files; see ``create_dataset(external=...)``."""
     dtype, shape = plan.element.dtype, plan.shape
     filters = ("compression", "shuffle", "fletcher32", "scaleoffset")

@@ -33,7 +33,7 @@ from pnc_vol.extents.place import numbers
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import conform
 from pnc_vol.mapping.dtypes import check_string_dtype
-from pnc_vol.mapping.elsewhere import Evenly, Indices, Source, common
+from pnc_vol.mapping.elsewhere import Evenly, Indices, SourceMapping, common
 
 __all__ = ["current_shape", "read", "write"]
 
@@ -47,12 +47,12 @@ PIECE = 32 << 20
 class _Found(NamedTuple):
     """A dataset of a source, opened.
 
-    source : Source
+    source : SourceMapping
     number : int, of the block that it is, of sources whose name has a number; else -1.
     dataset : Dataset, ours or h5py's.
     """
 
-    source: Source
+    source: SourceMapping
     number: int
     dataset: Any
 
@@ -128,7 +128,7 @@ class _Sources:
                 if dataset is not None:
                     yield _Found(source, number, dataset)
 
-    def numbered(self, source: Source, number: int) -> Any:
+    def numbered(self, source: SourceMapping, number: int) -> Any:
         return self.dataset(_with_number(source.file, number), _with_number(source.name, number))
 
 
@@ -163,7 +163,7 @@ def current_shape(oid: DatasetID) -> Shape:
     return tuple(shape)
 
 
-def _end(sources: _Sources, source: Source, axis: int) -> int:
+def _end(sources: _Sources, source: SourceMapping, axis: int) -> int:
     """How long an axis is at least, by one source."""
     if source.to.unlimited != axis:
         return source.to.ends()[axis]
@@ -177,7 +177,7 @@ def _end(sources: _Sources, source: Source, axis: int) -> int:
     return 0 if dataset is None else int(along.end(_blocks(source, dataset)))
 
 
-def _blocks(source: Source, dataset: Any) -> int:
+def _blocks(source: SourceMapping, dataset: Any) -> int:
     """Blocks of a source without limit."""
     along = source.of.axes[source.of.unlimited]
     assert isinstance(along, Evenly)
@@ -227,10 +227,10 @@ def _piece(found: _Found, asked: list[Indices]) -> _Piece | None:
     places: list[Indices] = []
     ordinals: list[Indices] = []
     for wanted, there in zip(asked, to, strict=True):
-        mine, its = common(wanted, there)
-        if not len(mine):
+        ours, its = common(wanted, there)
+        if not len(ours):
             return None
-        places.append(mine)
+        places.append(ours)
         ordinals.append(its)
     ends = [int(part[-1]) + 1 if len(part) else 0 for part in of]
     if len(ends) != len(dataset.shape) or any(end > n for end, n in zip(ends, dataset.shape, strict=True)):
@@ -273,12 +273,12 @@ def _as_index(part: Indices) -> Any:
 
 def _source_index(piece: _Piece) -> list[Indices] | None:
     """The elements of the source along each of its axes; None if the regions have other axes than one another."""
-    mine = [axis for axis, part in enumerate(piece.to) if len(part) != 1]
+    ours = [axis for axis, part in enumerate(piece.to) if len(part) != 1]
     its = [axis for axis, part in enumerate(piece.of) if len(part) != 1]
-    if [len(piece.to[axis]) for axis in mine] != [len(piece.of[axis]) for axis in its]:
+    if [len(piece.to[axis]) for axis in ours] != [len(piece.of[axis]) for axis in its]:
         return None
     found = list(piece.of)
-    for axis, other in zip(mine, its, strict=True):
+    for axis, other in zip(ours, its, strict=True):
         found[other] = _taken(piece.of[other], piece.ordinals[axis])
     return found
 
@@ -405,9 +405,9 @@ def _read_listed(oid: DatasetID, selection: Selection) -> Array:
     rows = wanted // inner if inner else wanted
     for first in np.unique(rows // step).tolist() if wanted.size else ():
         low, high = first * step, min((first + 1) * step, shape[0])
-        mine = np.flatnonzero((rows >= low) & (rows < high))
+        ours = np.flatnonzero((rows >= low) & (rows < high))
         block = read(oid, select(shape, slice(low, high)))
-        out[mine] = block.reshape(-1)[wanted[mine] - low * inner]
+        out[ours] = block.reshape(-1)[wanted[ours] - low * inner]
     return out.reshape(selection.result_shape)
 
 

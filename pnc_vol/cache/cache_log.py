@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from pnc_vol.append_log.records import RecordHeader, decode_records
 from pnc_vol.cache import extent_log
-from pnc_vol.cache.queues import Held
+from pnc_vol.cache.queues import PendingHeader
 from pnc_vol.errors import LogError
 from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, before
@@ -51,7 +51,7 @@ class CacheLog(NamedTuple):
     missing : dict of int to Ranges, by epoch: what the global file may lack.
     writes : list of Written, those that can be checked.
     unchecked : int, bytes of `missing` that cannot.
-    held : list of Held, oldest first, not known to be in the global file.
+    held : list of PendingHeader, oldest first, not known to be in the global file.
     torn_bytes : int
     damage : str, what no kill explains; "" if nothing.
     """
@@ -62,7 +62,7 @@ class CacheLog(NamedTuple):
     missing: dict[int, Ranges]
     writes: list[Written]
     unchecked: int
-    held: list[Held]
+    held: list[PendingHeader]
     torn_bytes: int
     damage: str
 
@@ -123,7 +123,7 @@ class _State:
         self.ended = self.released = 0
         self.missing: dict[int, Ranges] = {}
         self.writes: list[Written] = []
-        self.held: list[Held] = []
+        self.held: list[PendingHeader] = []
 
     def take(self, record: np.void) -> None:
         """Go on with the next record."""
@@ -149,11 +149,11 @@ class _State:
                 raise LogError("the bytes of a held header are not there", field="count")
             if extent_log.checksum(data) != int(record["checksum"]):
                 raise LogError("the bytes of a held header have a wrong checksum", field="checksum")
-            self.held.append(Held(epoch, extents, data))
+            self.held.append(PendingHeader(epoch, extents, data))
         elif kind == extent_log.GROW:
             if data.nbytes or extents.nbytes:
                 raise LogError("a record of a length has bytes besides", field="count")
-            self.held.append(Held(epoch, extents, data, nbytes))
+            self.held.append(PendingHeader(epoch, extents, data, nbytes))
         elif kind == extent_log.EPOCH:
             self.ended = max(self.ended, epoch)
         elif kind == extent_log.SYNCED:

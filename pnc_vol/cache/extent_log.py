@@ -117,7 +117,7 @@ def read_log(system: System, stem: str) -> tuple[bytes, Callable[[int], bytes]]:
     return read_whole(system, stem + SUFFIX, flags=os.O_NOFOLLOW), tables_of
 
 
-class _Files:
+class _LogPair:
     """The two files of a log, being written.
 
     Parameters
@@ -226,7 +226,7 @@ class ExtentLog:
         self._number, self._finished = 0, False
         # the program's thread and the sync threads
         self._lock = threading.RLock()
-        self._files = _Files(system, stem + SUFFIX, stem + TABLES[0], subject)
+        self._files = _LogPair(system, stem + SUFFIX, stem + TABLES[0], subject)
 
     @property
     def nbytes(self) -> int:
@@ -271,7 +271,7 @@ class ExtentLog:
         """
         with self._lock:
             old, number = self._files, 1 - self._number
-            new = _Files(self._system, self._stem + SUFFIX + _NEW, self._stem + TABLES[number], self._subject)
+            new = _LogPair(self._system, self._stem + SUFFIX + _NEW, self._stem + TABLES[number], self._subject)
             try:
                 self._files = new
                 self.note(BEGIN, 0, number)

@@ -33,7 +33,7 @@ from pnc_vol.cache.job_caches import JobCaches
 from pnc_vol.cache.local_store import LocalStore
 from pnc_vol.cache.locks import RangeLocks
 from pnc_vol.cache.node_peers import NodePeer, NodePeers
-from pnc_vol.cache.queues import Held, Lost, Pending
+from pnc_vol.cache.queues import Lost, Pending, PendingHeader
 from pnc_vol.cache.sync_threads import SyncThreads
 from pnc_vol.cache.watch import Watch
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
@@ -199,7 +199,9 @@ class HeldBytes:
             self._through(extents, memory, ranges)
             return
         data = np.array(gathered(extents, memory), copy=True)
-        self._keep(Held(epoch, Extents(extents.offset.copy(), extents.length.copy(), before(extents.length)), data))
+        self._keep(
+            PendingHeader(epoch, Extents(extents.offset.copy(), extents.length.copy(), before(extents.length)), data)
+        )
 
     def grow(self, nbytes: int) -> None:
         """See `Driver.grow`."""
@@ -207,9 +209,9 @@ class HeldBytes:
             if self.queue.epoch <= self.queue.released and not self.queue.held():
                 self.file.grow(nbytes)
             else:
-                self._keep(Held(self.queue.epoch, _NOTHING, np.zeros(0, np.uint8), nbytes))
+                self._keep(PendingHeader(self.queue.epoch, _NOTHING, np.zeros(0, np.uint8), nbytes))
 
-    def _keep(self, held: Held) -> None:
+    def _keep(self, held: PendingHeader) -> None:
         self._record(lambda store: store.hold(held))
         self.queue.hold(held)
 
@@ -322,7 +324,7 @@ class HeldBytes:
         if self.locks is not None:
             self.locks.unlock(ranges, lambda some: self.queue.done_with(some, thread))
 
-    def _write_held(self, held: Held) -> None:
+    def _write_held(self, held: PendingHeader) -> None:
         if held.reach:
             self.file.grow(held.reach)
         if held.extents.length.size:

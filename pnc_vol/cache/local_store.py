@@ -27,7 +27,7 @@ from pnc_vol.cache.extent_log import (
     gathered,
 )
 from pnc_vol.cache.job_caches import JobCaches
-from pnc_vol.cache.queues import Held
+from pnc_vol.cache.queues import PendingHeader
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.vectored_io import joined
 from pnc_vol.extents.blocks import rounds
@@ -116,7 +116,7 @@ class LocalStore:
         """Record that ranges were written to the global file itself."""
         self.log.extents(THROUGH, epoch, ranges.extents)
 
-    def hold(self, held: Held) -> None:
+    def hold(self, held: PendingHeader) -> None:
         """Record what follows the data of its epoch."""
         if held.reach:
             self.log.note(GROW, held.epoch, held.reach)
@@ -152,13 +152,13 @@ class LocalStore:
             self._written = self.file.allocated()
         return self._written > max(_MUCH, _LITTLE * nbytes)
 
-    def emptied(self, epoch: int, ended: int, held: Iterable[Held], *, discard: bool) -> None:
+    def emptied(self, epoch: int, ended: int, held: Iterable[PendingHeader], *, discard: bool) -> None:
         """All data are in the global file: give the space back.
 
         Parameters
         ----------
         epoch, ended : int, the epoch that has not ended, and the last one that has.
-        held : iterable of Held, what the log is needed for still.
+        held : iterable of PendingHeader, what the log is needed for still.
         discard : bool, the cache file need not be kept.
 
         Raises

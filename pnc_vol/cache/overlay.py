@@ -17,7 +17,7 @@ import numpy as np
 
 from pnc_vol.cache.cache_file import CacheFile
 from pnc_vol.cache.node_peers import NodePeers
-from pnc_vol.cache.queues import Held
+from pnc_vol.cache.queues import PendingHeader
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.drivers.vectored_io import copy_pieces
 from pnc_vol.errors import NotSyncedError
@@ -48,14 +48,14 @@ class View:
 
 
 def read_over(
-    view: View, extents: Extents, memory: Memory, ranges: Ranges, held: list[Held], *, collective: bool
+    view: View, extents: Extents, memory: Memory, ranges: Ranges, held: list[PendingHeader], *, collective: bool
 ) -> int:
     """As `Driver.read`.
 
     Parameters
     ----------
     ranges : Ranges, what this process has in its cache file that may not be in the global file.
-    held : list of Held, oldest first; newer than what is in the cache file.
+    held : list of PendingHeader, oldest first; newer than what is in the cache file.
 
     Raises
     ------
@@ -85,7 +85,9 @@ def read_over(
         collective = False
 
 
-def _below(inner: Driver, extents: Extents, memory: Memory, here: Ranges, held: list[Held], *, collective: bool) -> int:
+def _below(
+    inner: Driver, extents: Extents, memory: Memory, here: Ranges, held: list[PendingHeader], *, collective: bool
+) -> int:
     """Read what the global file has, unless all of it is held here; bytes, as of `Driver.read`."""
     file_end = inner.size()
     end = max((file_end, *here.end[-1:].tolist(), *(one.end for one in held)))
@@ -115,7 +117,7 @@ def _clear(extents: Extents, memory: Memory, first: int, end: int) -> None:
         copy_pieces(memory, hole.place, zeros, np.zeros_like(hole.place), hole.length)
 
 
-def _lay(extents: Extents, memory: Memory, held: Held) -> None:
+def _lay(extents: Extents, memory: Memory, held: PendingHeader) -> None:
     """Lay what is held over what was read."""
     order = np.argsort(held.extents.offset, kind="stable")
     offset, length, place = (column[order] for column in held.extents)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents
 
-__all__ = ["HEADERS", "NO_EPOCH", "Held", "Lost", "Pending", "Queues", "SyncRequest"]
+__all__ = ["HEADERS", "NO_EPOCH", "Lost", "Pending", "PendingHeader", "Queues", "SyncRequest"]
 
 SLICE = 8 << 20
 """Bytes that a thread takes at once, about."""
@@ -63,7 +63,7 @@ class SyncRequest:
         self.left, self.nbytes = left, left.nbytes
 
 
-class Held(NamedTuple):
+class PendingHeader(NamedTuple):
     """What follows the data of an epoch.
 
     epoch : int
@@ -87,7 +87,7 @@ class Held(NamedTuple):
         """Whether it has a byte of these ranges."""
         return ranges_of(self.extents.offset, self.extents.length).touches(ranges)
 
-    def below(self, nbytes: int) -> Held:
+    def below(self, nbytes: int) -> PendingHeader:
         """What is left of it in a file that is cut."""
         length = np.clip(nbytes - self.extents.offset, 0, self.extents.length)
         return self._replace(extents=self.extents._replace(length=length), reach=min(self.reach, nbytes))
@@ -138,7 +138,7 @@ class Queues:
     submitted : deque of SyncRequest, of which something is left, or is being carried.
     busy : dict of int to (int, Ranges)
         Who is at which bytes, of which epoch: a thread by its number, from 1 on; others by numbers below `HEADERS`.
-    held : deque of Held, the oldest first.
+    held : deque of PendingHeader, the oldest first.
     ordered : bool, the data of the epoch are complete, and its header is being written.
     ended, released : int, epochs.
     """
@@ -149,7 +149,7 @@ class Queues:
         self._union: Ranges | None = EMPTY
         self.submitted: deque[SyncRequest] = deque()
         self.busy: dict[int, tuple[int, Ranges]] = {}
-        self.held: deque[Held] = deque()
+        self.held: deque[PendingHeader] = deque()
         self.ordered = False
         self.ended = self.released = 0
 

@@ -43,7 +43,7 @@ from pnc_vol.cache.folders import (
     sort_folders,
     temporary_of_folder,
 )
-from pnc_vol.cache.queues import Held as HeldHeader
+from pnc_vol.cache.queues import PendingHeader
 from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path, write_journal
 from pnc_vol.disk.journal import recover as complete_journal
 from pnc_vol.disk.locking import Held
@@ -191,7 +191,7 @@ def _carry(
         report.messages.append(f"{torn} bytes at the ends of extent logs dropped: records that were being written")
 
 
-def _put_held(path: str, fd: int, held: HeldHeader, system: System) -> None:
+def _put_held(path: str, fd: int, held: PendingHeader, system: System) -> None:
     """Write a header or a record count; with a journal, as each header is that takes the place of another one."""
     parts: Parts = []
     if held.extents.offset.tolist() == [0]:

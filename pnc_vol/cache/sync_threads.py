@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from pnc_vol.cache.queues import HEADERS, NO_EPOCH, Held, Lost, Queues, SyncRequest
+from pnc_vol.cache.queues import HEADERS, NO_EPOCH, Lost, PendingHeader, Queues, SyncRequest
 from pnc_vol.extents.merge import EMPTY, Ranges
 from pnc_vol.system import PAGE
 
@@ -39,7 +39,7 @@ class SyncThreads:
     carry : callable
         Takes ranges and the number of the thread, and brings them to the global file, or raises `OSError`.
     write_held : callable
-        Takes a `Held`, and puts it into the global file, or raises `OSError`.
+        Takes a `PendingHeader`, and puts it into the global file, or raises `OSError`.
     idle : callable
         Called by a thread when all data are in the global file.
     threads : int
@@ -52,7 +52,7 @@ class SyncThreads:
     def __init__(
         self,
         carry: Callable[[Ranges, int], None],
-        write_held: Callable[[Held], None],
+        write_held: Callable[[PendingHeader], None],
         idle: Callable[[], None],
         *,
         threads: int,
@@ -140,13 +140,13 @@ class SyncThreads:
             if self._immediate:
                 self._wake()
 
-    def hold(self, held: Held) -> None:
+    def hold(self, held: PendingHeader) -> None:
         """Something follows the data of its epoch."""
         with self._changed:
             self._queues.held.append(held)
             self._wake()
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[PendingHeader]:
         """What is held, or released and not written yet, oldest first."""
         with self._changed:
             return list(self._queues.held)
@@ -174,7 +174,7 @@ class SyncThreads:
                     self._releasing = 0
                     self._changed.notify_all()
 
-    def _begin_header(self, epoch: int) -> Held | None:
+    def _begin_header(self, epoch: int) -> PendingHeader | None:
         """The first of what is held, if it is of an epoch up to this one; nobody else writes it then."""
         queues = self._queues
         with self._own():
@@ -219,7 +219,7 @@ class SyncThreads:
             return self._queues.synced()
 
     @contextmanager
-    def reading(self) -> Iterator[tuple[Ranges, list[Held]]]:
+    def reading(self) -> Iterator[tuple[Ranges, list[PendingHeader]]]:
         """What waits, and what is held; the cache file is not emptied meanwhile."""
         with self._changed:
             self._readers += 1

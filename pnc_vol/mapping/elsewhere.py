@@ -33,9 +33,9 @@ __all__ = [
     "Elsewhere",
     "ElsewhereNode",
     "Evenly",
-    "Region",
+    "Hyperslab",
     "Segment",
-    "Source",
+    "SourceMapping",
     "add_elsewhere",
     "common",
     "element_of",
@@ -84,7 +84,7 @@ Along = Evenly | tuple[int, ...]
 """What a region has along one axis: evenly spaced blocks, or the indices."""
 
 
-class Region(NamedTuple):
+class Hyperslab(NamedTuple):
     """Elements of a dataset.
 
     shape : tuple of int, of the dataset when the region was made.
@@ -123,19 +123,19 @@ class Region(NamedTuple):
         ]
 
 
-class Source(NamedTuple):
+class SourceMapping(NamedTuple):
     """A part of a virtual dataset, and the elements of another dataset that it shows.
 
-    to : Region, of the virtual dataset.
+    to : Hyperslab, of the virtual dataset.
     file : str, path of the file; ``"."`` for this one.
     name : str, path of the dataset in that file.
-    of : Region, of the source.
+    of : Hyperslab, of the source.
     """
 
-    to: Region
+    to: Hyperslab
     file: str
     name: str
-    of: Region
+    of: Hyperslab
 
     @property
     def is_numbered(self) -> bool:
@@ -160,7 +160,7 @@ class Elsewhere(NamedTuple):
 
     shape: Shape
     fill: bytes | None = None
-    sources: tuple[Source, ...] | None = None
+    sources: tuple[SourceMapping, ...] | None = None
     segments: tuple[Segment, ...] | None = None
 
     def marker(self) -> dict[str, Any]:
@@ -282,16 +282,16 @@ def _segment(file: Any, offset: Any, nbytes: Any) -> Segment:
     return Segment(file, offset, nbytes)
 
 
-def _source(described: Any, shape: Shape) -> Source:
+def _source(described: Any, shape: Shape) -> SourceMapping:
     if not is_text(described["file"]) or not is_text(described["name"]) or not described["file"]:
         raise ValueError("source")
-    found = Source(_region(described["to"]), described["file"], described["name"], _region(described["of"]))
+    found = SourceMapping(_region(described["to"]), described["file"], described["name"], _region(described["of"]))
     if problem(found, shape):
         raise ValueError("source")
     return found
 
 
-def problem(source: Source, shape: Shape) -> str:
+def problem(source: SourceMapping, shape: Shape) -> str:
     """What is wrong with a source of a virtual dataset of this shape; empty if it fits."""
     to, of = source.to, source.of
     if len(to.axes) != len(shape) or any(end > n for end, n in zip(to.ends(), shape, strict=True) if end):
@@ -305,14 +305,14 @@ def problem(source: Source, shape: Shape) -> str:
     return ""
 
 
-def _description(region: Region) -> dict[str, Any]:
+def _description(region: Hyperslab) -> dict[str, Any]:
     return {"shape": list(region.shape), "axes": [list(along) if isinstance(along, Evenly) else {"list": list(along)}
                                                    for along in region.axes]}  # fmt: skip
 
 
-def _region(described: Any) -> Region:
+def _region(described: Any) -> Hyperslab:
     shape, axes = _shape(described["shape"]), tuple(map(_along, described["axes"]))
-    region = Region(shape, axes)
+    region = Hyperslab(shape, axes)
     if len(axes) != len(shape) or sum(isinstance(a, Evenly) and a.count is None for a in axes) > 1:
         raise ValueError("axes")
     if any(end >= _LARGEST for end in region.ends()) or prod(region.counts()) >= _LARGEST:

@@ -67,7 +67,7 @@ class _Node(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _PathHints:
     """One entry of ``File`` or ``Directory``: `path` is absolute, or a name without slashes."""
 
     kind: str
@@ -130,14 +130,14 @@ class HintFile:
         path = os.path.abspath(path)
         folder, name = os.path.split(path)
         guarded = name.startswith(self.guards)
-        best: tuple[tuple[int, int], _Entry] | None = None
+        best: tuple[tuple[int, int], _PathHints] | None = None
         for entry in self._entries:
             score = _score(entry, path, folder, name)
             if score > (0, 0) and (best is None or score > best[0]):
                 best = score, entry
         return Match({}, {}, guarded) if best is None else Match(best[1].hints, best[1].places, guarded)
 
-    def _entry(self, kind: str, node: _Node) -> _Entry:
+    def _entry(self, kind: str, node: _Node) -> _PathHints:
         fields = self._expect(node, dict, "an entry {...}")
         if "Path" not in fields:
             self._fail(node.at, f"an entry of {kind!r} needs a 'Path'")
@@ -157,7 +157,7 @@ class HintFile:
                 self._fail(node.keys[key], f"{key!r} is no hint that is known here{did_you_mean(key, names)}")
             hints[key] = self._hint(key, value)
             places[key] = f"{self.path}, line {self._line(node.keys[key])}"
-        return _Entry(kind, path, hints, places)
+        return _PathHints(kind, path, hints, places)
 
     def _hint(self, key: str, node: _Node) -> str:
         if not isinstance(node.value, (str, int)):
@@ -199,7 +199,7 @@ class HintFile:
         raise HintsFileError(f"{self.path}, line {line}, column {column}: {what}", line=line, column=column)
 
 
-def _score(entry: _Entry, path: str, folder: str, name: str) -> tuple[int, int]:
+def _score(entry: _PathHints, path: str, folder: str, name: str) -> tuple[int, int]:
     """How well an entry matches: exact before long, long before short; (0, 0) if it does not match."""
     whole = path if entry.path.startswith("/") else name
     length = len(entry.path)

@@ -30,7 +30,7 @@ from pnc_vol.warn import warn_outside
 
 __all__ = [
     "OURS",
-    "Plan",
+    "DatasetPlan",
     "check_version",
     "plain",
     "plan",
@@ -46,7 +46,7 @@ OURS = ("decomposition", "dims")
 """Keywords of ``create_dataset`` that h5py does not have."""
 
 
-class Plan(NamedTuple):
+class DatasetPlan(NamedTuple):
     """A dataset that may be created.
 
     element, shape, maxshape, fillvalue : as in `DatasetNode`; the fill value of a compound is a structured scalar.
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
     data: npt.NDArray[Any] | None
 
 
-def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
+def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> DatasetPlan:
     """Check the arguments of ``create_dataset``.
 
     Parameters
@@ -98,12 +98,12 @@ def _is_simple(dtype: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=256, typed=True)
-def _plan_alike(shape: Shape, dtype: Any, maxshape: tuple[int | None, ...] | None) -> Plan:
+def _plan_alike(shape: Shape, dtype: Any, maxshape: tuple[int | None, ...] | None) -> DatasetPlan:
     """The plan of a dataset without data: programs make many datasets of a few kinds."""
     return _plan(shape, dtype, None, {} if maxshape is None else {"maxshape": maxshape})
 
 
-def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan:
+def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> DatasetPlan:
     _known(options)
     wanted = None if dtype is None else np.dtype(dtype)
     if data is None and shape is None:
@@ -144,10 +144,10 @@ def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Plan
             element, fill = fill_values.fill_bytes(fill, element)
         else:
             fill = fill_values.checked_fill(fill, element)
-    return Plan(element, full, limits, fill, ignored, array)
+    return DatasetPlan(element, full, limits, fill, ignored, array)
 
 
-def plain(shape: Any, dtype: Any, data: Any, maxshape: Any = None) -> tuple[Plan | None, Any]:
+def plain(shape: Any, dtype: Any, data: Any, maxshape: Any = None) -> tuple[DatasetPlan | None, Any]:
     """The plan of a dataset of numbers without more options, where it is plain to see, and its data; else None.
 
     Parameters
@@ -157,7 +157,7 @@ def plain(shape: Any, dtype: Any, data: Any, maxshape: Any = None) -> tuple[Plan
 
     Returns
     -------
-    Plan or None
+    DatasetPlan or None
     data : ndarray, if there is a plan and data were given
     """
     if data is not None:
