@@ -1,28 +1,37 @@
-"""h5py's objects over NetCDF CDF-5 files: ``import pnc_vol as h5py``.
+"""pnc_vol provides h5py's objects over NetCDF CDF-5 files: ``import pnc_vol as h5py``.
 
 Reads and writes are posted as requests and completed together at a flush, which is collective under MPI.
 
 A map of the package, in the order in which data pass through it:
 
-================  ===================================================================================
-`api`             the objects that users have: files, groups, datasets, attributes, dimension scales
-`queue`, `log`    what was posted and waits for a flush: in memory, or in a write-ahead log
-`flush`           the plan of a flush and its execution; how ranks write together
-`file`            one open file: definitions, what is on disk, requests; open, close, refresh, relocate
-`recovery`        logs of jobs that were killed
-`layout`, `disk`  where the elements of a variable lie; signatures, locks, publishing of files
-`mapping`         how HDF5's objects are represented in a NetCDF header
-`extents`         indices to elements to ranges of bytes
-`format`          the bytes of a header to objects and back
-`drivers`         what reads and writes bytes: posix, mpio, memory, and drivers stacked on them
-`interop`         other formats and tools
-`cli`, `bench`    the command ``pnc-vol``, and measurements
-`testing`         test suites and faults for those who write a driver
-================  ===================================================================================
+=========================  ==========================================================================================
+`api`                      the objects that users have: files, groups, datasets, attributes, dimension scales
+`file`                     one open file: definitions, what is on disk, requests; open, post, read, flush, close
+`queue`                    what was posted and waits for a flush
+`flush`, `exchange`        the plan of a flush and its execution; how ranks write together
+`layout`, `disk`           where the elements of a variable are; names, locks, journals, publishing of files
+`mapping`, `format`        how HDF5's objects are represented in a NetCDF header; a header to bytes and back
+`extents`                  indices to elements to ranges of bytes
+`drivers`                  what reads and writes bytes: posix, mpio, memory, and drivers stacked on them
+-------------------------  ------------------------------------------------------------------------------------------
+`settings`                 every option of a file, and hint files
+`ranks`, `system`          the only way to MPI, and the only way to the operating system's files
+`errors`, `warn`           every exception; warnings and loggers
+`plugins`, `optional`      what is found by a name; packages that may be missing
+`interruptions`, `late`    Ctrl-C between two lines; modules that are loaded when they are used
+-------------------------  ------------------------------------------------------------------------------------------
+`burst`, `cache`           plug-ins: the write-ahead log, the node-local write cache; both recover after a kill
+`blob`, `remote`           plug-ins: sets of subfiles; files under addresses
+`append_log`               log files that only grow, for the first two
+`recovery`                 ``replay``: what the plug-ins left is put into files
+-------------------------  ------------------------------------------------------------------------------------------
+`convert`, `xarray`        other formats and whole files; xarray and dask
+`cli`, `viewer`, `bench`   the command ``pnc-vol``, files in a browser, measurements
+`testing`                  test suites and faults for those who write a driver, a store or a layout
+=========================  ==========================================================================================
 
-`errors` has every exception, `warn` issues warnings, `options` has every option of a file, `comm` is the only way to
-MPI, `system` the only way to the operating system's files. Importing this package imports neither h5py nor mpi4py;
-h5py is needed only to read and write HDF5 files (the extra ``hdf5``).
+Importing this package imports neither h5py nor mpi4py; h5py is needed only to read and write HDF5 files (the extra
+``hdf5``).
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""Every error and warning class of pnc_vol, in one hierarchy.
+"""This module has every error and warning class of pnc_vol, in one hierarchy.
 
 Knows: nothing of the package.
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def printable(text: str) -> str:
-    """Text that cannot steer a terminal, nor turn what is shown around: what is not printable is an escape.
+    """Return the text that cannot steer a terminal, nor turn what is shown around: what is not printable is an escape.
 
     Names and texts of a file may hold anything. Control characters, marks of direction and the like (categories C and
     Z of Unicode, but for the space) are shown as Python writes them; line breaks stay. Texts are escaped where they are
@@ -379,7 +379,7 @@ _MOST_NAMES = 10_000
 
 
 def did_you_mean(name: str, *among: Iterable[str]) -> str:
-    """The names that are nearly the same, as the end of a message; "" if there are none.
+    """Return the names that are nearly the same, as the end of a message; "" if there are none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Exceptions that can come between any two lines, and what must be done whole all the same.
+"""Exceptions can come between any two lines; `done_whole` does what must be done whole all the same.
 
 Knows: exceptions. Does not know: what is interrupted.
 """
@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Whether an exception can come between any two lines, so that nobody can be prepared for it: Ctrl-C, no memory."""
+    """Return whether an exception can come between any two lines, so that nobody can be prepared for it: Ctrl-C, no
+    memory."""
     return isinstance(error, MemoryError) or not isinstance(error, Exception)
 
 

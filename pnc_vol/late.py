@@ -1,4 +1,4 @@
-"""Modules that are loaded when something of them is used for the first time.
+"""A module is loaded when something of it is used for the first time.
 
 Knows: the names of modules. Does not know: what they do.
 
@@ -43,7 +43,7 @@ class _Late:
 
 
 def late(module: str) -> Any:
-    """A module that is loaded when an attribute of it is asked for.
+    """Return a module that is loaded when an attribute of it is asked for.
 
     Examples
     --------

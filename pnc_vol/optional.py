@@ -1,4 +1,4 @@
-"""Optional packages: one place that imports them, and one message that names the extra which installs them.
+"""This is the only place that imports optional packages; its message names the extra that installs a missing one.
 
 Knows: which extra of pnc_vol brings which package. Does not know: what the package is used for.
 
@@ -71,12 +71,13 @@ _lock = threading.RLock()
 
 
 def is_patched() -> bool:
-    """Whether ``h5py`` is this package in this process; see `pnc_vol.patch`."""
+    """Return whether ``h5py`` is this package in this process; see `pnc_vol.patch`."""
     return "_package" in getattr(sys.modules.get("h5py"), "__dict__", ())
 
 
 def real_modules() -> dict[str, ModuleType]:
-    """The modules of the real h5py that were loaded beside a patch: to be ``h5py`` again when the patch is undone."""
+    """Return the modules of the real h5py that were loaded beside a patch: to be ``h5py`` again when the patch is
+    undone."""
     return dict(_beside)
 
 
@@ -86,7 +87,7 @@ def note_real(modules: Mapping[str, ModuleType]) -> None:
 
 
 def _beside_patch(purpose: str) -> ModuleType:
-    """The real h5py, while ``h5py`` is this package.
+    """Return the real h5py, while ``h5py`` is this package.
 
     Its modules import one another when their functions run (``from . import attrs``), and would find ours: they are
     given another package, in which they find their own.
@@ -116,7 +117,7 @@ def _is_h5py(name: str) -> bool:
 
 
 def _imported() -> dict[str, ModuleType]:
-    """The modules of the real h5py, imported in the place of ours for a moment."""
+    """Return the modules of the real h5py, imported in the place of ours for a moment."""
     ours = {name: module for name, module in sys.modules.items() if _is_h5py(name)}
     for name in ours:
         del sys.modules[name]

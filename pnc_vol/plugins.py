@@ -1,4 +1,4 @@
-"""What is found by a name: drivers, layouts, stores, what takes care of files before they are opened, hints.
+"""A registry finds plug-ins by a name: drivers, layouts, stores, hints, and what takes care of files at an opening.
 
 Knows: names, entry points, which plug-ins come with this package. Does not know: what any of them does.
 
@@ -58,7 +58,7 @@ _HERE = os.path.dirname(__file__)
 
 
 def own(group: str) -> dict[str, str]:
-    """The plug-ins of this package in a group, ``"module:object"`` by name, whose folders are there.
+    """Return the plug-ins of this package in a group, ``"module:object"`` by name, whose folders are there.
 
     Examples
     --------
@@ -118,22 +118,23 @@ class Registry(Generic[T]):
         self.derived.clear()
 
     def own(self) -> list[str]:
-        """Names of this package that are there, and what was registered by hand, without a search for others."""
+        """Return the names of this package that are there, and what was registered by hand, without a search for
+        others."""
         return list(dict.fromkeys((*self._core, *self._known)))
 
     def names(self) -> list[str]:
-        """All names, sorted; those of other packages included."""
+        """Return all names, sorted; those of other packages included."""
         return sorted({*self._core, *self._known, *self._entry_points()})
 
     def __contains__(self, name: str) -> bool:
         return name in self._known or name in self._core or name in self._entry_points()
 
     def loaded(self) -> Iterator[T]:
-        """What was used or registered already."""
+        """Return what was used or registered already."""
         return iter(self._known.values())
 
     def find(self, name: str) -> T:
-        """What a name stands for.
+        """Return what a name stands for.
 
         Raises
         ------
@@ -166,7 +167,7 @@ _all: list[Registry[Any]] = []
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """After the block names stand for what they stood for before; for tests that register something.
+    """Let names stand after the block for what they stood for before; for tests that register something.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Putting what a killed job had posted into its file, and what is in a set of subfiles into one file.
+"""`replay` puts what a killed job had posted into its file, and what is in a set of subfiles into one file.
 
 Knows: arguments, the ranks that take part. Does not know: what is in a log, a cache, or a set; each is a plug-in, and
 what is not installed has left nothing.

@@ -1,4 +1,4 @@
-"""Warnings of this package, shown at the caller's line, each kind once, held back on request; what loggers are told.
+"""Warnings are shown at the caller's line, each kind once, or held back on request; loggers get them, too.
 
 Knows: the warning classes; `logging`, if the program has imported it. Does not know: what the warnings are about, who
 listens to loggers.

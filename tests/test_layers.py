@@ -127,6 +127,14 @@ def test_each_room_names_its_modules() -> None:
             )
 
 
+def test_the_package_names_its_rooms() -> None:
+    map_of_rooms = ast.get_docstring(ast.parse((PACKAGE / "__init__.py").read_text())) or ""
+    rooms = {Path(path.relative_to(PACKAGE).parts[0]).stem for path in MODULES} - {"__init__"}
+    cells = re.findall(r"(?m)^(`\w+`(?:, `\w+`)*) ", map_of_rooms)
+    named = {name for cell in cells for name in re.findall(r"\w+", cell)}
+    assert named == rooms
+
+
 def test_no_module_has_a_name_that_says_nothing() -> None:
     assert not [name_of(path) for path in MODULES if path.stem in VAGUE or path.parent.name in VAGUE]
 

@@ -125,3 +125,32 @@ def test_no_two_classes_have_one_name() -> None:
     new = {name: where for name, where in several.items() if name not in SAME_NAME or len(where) > 2}
     assert not new, f"classes of one name: {new}"
     assert not SAME_NAME.keys() - several.keys(), "take the names that are single now out of SAME_NAME"
+
+
+QUESTIONS = {"Whether", "What", "Where", "How", "Which", "Why", "Who"}
+NOUNS = QUESTIONS | {"The", "A", "An", "All", "Bytes", "True", "Those"}
+"""Words with which a phrase begins that has no verb; of a function that returns something they are the value alone."""
+PROPERTIES = {"property", "cached_property", "setter", "overload"}
+
+
+def first_word(node: ast.AsyncFunctionDef | ast.FunctionDef | ast.Module) -> str:
+    """Return the first word of a docstring; "" if there is none."""
+    return (ast.get_docstring(node) or "").partition(" ")[0].rstrip(",.:;")
+
+
+@pytest.mark.parametrize("room", sorted({room_of(path) for path in PACKAGE.rglob("*.py")}))
+def test_first_lines_have_a_verb(room: str) -> None:
+    """A module's head is a sentence and a function's an imperative; a property names its value, a class what it is."""
+    wrong = []
+    for path, tree in modules().items():
+        if room_of(path) != room:
+            continue
+        if first_word(tree) in QUESTIONS | {"From"}:
+            wrong.append(f"{path.name}: {first_word(tree)}")
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.name.startswith("test_"):
+                marks = {re.split(r"[.(]", ast.unparse(mark))[-1] for mark in node.decorator_list}
+                void = node.returns is None or ast.unparse(node.returns) in ("None", "NoReturn")
+                if not marks & PROPERTIES and first_word(node) in (QUESTIONS if void else NOUNS):
+                    wrong.append(f"{path.name}: {node.name}: {first_word(node)}")
+    assert not wrong, f"{STYLE.name} says how a first line begins"

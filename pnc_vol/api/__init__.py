@@ -1,4 +1,4 @@
-"""The objects that users have: h5py's, over a session.
+"""This room has the objects that users see: h5py's, over a session.
 
 ===================  ==============================================================================
 `file`               `File`, which may turn out to be h5py's; `arguments`: its arguments, checked; `opening`: a file is

@@ -1,4 +1,4 @@
-"""The arguments of ``File(...)`` are checked, and begin the records of a handle and of an opening.
+"""`check` checks the arguments of ``File(...)``, and begins the records of a handle and of an opening.
 
 Knows: h5py's keywords and ours, names of drivers. Does not know: ranks, sessions, how a file is opened.
 
@@ -46,7 +46,7 @@ _H5PY_DRIVERS = ("split", "family", "direct", "ros3", "windows")
 
 
 def is_file_object(thing: Any) -> bool:
-    """Whether `thing` is taken for a file-like object, as h5py does it.
+    """Return whether `thing` is taken for a file-like object, as h5py does it.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def refuse_in_memory(file_image: Any, keywords: Mapping[str, Any]) -> None:
 
 
 def _file_name(name: Any, driver: Any, keywords: dict[str, Any]) -> tuple[str, Any, Any]:
-    """The path, or how the object shows itself; the driver; the object, or None if there is a path.
+    """Return the path, or how the object shows itself; the driver; the object, or None if there is a path.
 
     ``fileobj`` is taken out of `keywords`.
     """
@@ -175,7 +175,7 @@ _ADDRESS = r"(\w+::)*[A-Za-z][A-Za-z0-9+.-]+://"
 
 
 def is_address(path: str) -> bool:
-    """Whether a path is an address, which fsspec opens; ``zip://a.nc::https://host/b.zip`` is one, too.
+    """Return whether a path is an address, which fsspec opens; ``zip://a.nc::https://host/b.zip`` is one, too.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def is_address(path: str) -> bool:
 
 
 def _takes_addresses(driver: Any) -> bool:
-    """Whether a path means something to this driver alone."""
+    """Return whether a path means something to this driver alone."""
     if not isinstance(driver, str) or driver in ("core", "fileobj", "sec2", "stdio", *_H5PY_DRIVERS):
         return False
     try:
@@ -212,7 +212,7 @@ def refuse_remote(path: str, remedy: str) -> None:
 
 
 def _driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str, str]:
-    """What `File.driver` shows, and the stack to open; the keywords of the core driver are taken out."""
+    """Return what `File.driver` shows, and the stack to open; the keywords of the core driver are taken out."""
     if driver == "core":
         block = _integer(keywords.pop("block_size", 1 << 16))
         if not 0 <= block < 1 << 64:

@@ -1,4 +1,4 @@
-"""Attributes: h5py's `AttributeManager` over the values that mapping keeps.
+"""`AttributeManager` is h5py's, over the attributes that `mapping` keeps.
 
 Knows: names, h5py's error types. Does not know: how a value is made or stored (`mapping.attributes`).
 
@@ -63,7 +63,7 @@ class AttributeManager(MutableMappingHDF5):
         return session, self._id.node.attrs
 
     def __getitem__(self, name: str | bytes) -> Any:
-        """The value: a numpy scalar or array, ``str`` for text, `Empty`."""
+        """Return the value: a numpy scalar or array, ``str`` for text, `Empty`."""
         oid = self._id
         session = oid.check_for_name()
         attrs: Attributes = oid.node.attrs
@@ -216,7 +216,7 @@ class AttributeManager(MutableMappingHDF5):
             self._id.node.tree.touch_attributes(self._id.node)
 
     def get_id(self, name: str | bytes) -> AttributeID:
-        """Type and shape of an attribute, without its value.
+        """Return the type and shape of an attribute, without its value.
 
         Parameters
         ----------
@@ -275,7 +275,8 @@ class AttributeManager(MutableMappingHDF5):
                 del self[name]
 
     def __eq__(self, other: object) -> bool:
-        """Whether another mapping has the same names with the same values, arrays compared element by element."""
+        """Return whether another mapping has the same names with the same values, arrays compared element by
+        element."""
         if isinstance(other, AttributeManager) and self._id == other._id:
             return True
         if not isinstance(other, Mapping):
@@ -292,21 +293,21 @@ class AttributeManager(MutableMappingHDF5):
 
 
 def _scales() -> ModuleType:
-    """`api.scale_attrs`, which most programs never need: not loaded with the package."""
+    """Return `api.scale_attrs`, which most programs never need: not loaded with the package."""
     from pnc_vol.api import scale_attrs
 
     return scale_attrs
 
 
 def _ordered(node: Any) -> bool:
-    """Whether the attributes are listed in the order in which they were made."""
+    """Return whether the attributes are listed in the order in which they were made."""
     if type(node) is DatasetNode:
         return "track_order" in node.ignored
     return getattr(node, "order", None) is not None
 
 
 def _make_way(node: Any, name: str) -> None:
-    """HDF5 replaces an attribute by another one, which is then the last."""
+    """Replace an attribute by another one, which is then the last, as HDF5 does."""
     if _ordered(node) and name in node.attrs:
         del node.attrs[name]
 

@@ -1,4 +1,4 @@
-"""Kinds of index that few programs use: h5py's `MultiBlockSlice`, region references, and decompositions.
+"""This module selects by rare kinds of index: h5py's `MultiBlockSlice`, region references, and decompositions.
 
 Knows: integers, the JSON of a region. Does not know: datasets.
 """
@@ -72,7 +72,7 @@ class MultiBlockSlice:
 
 
 def _expanded(args: Any, shape: tuple[int, ...]) -> Any:
-    """The index with an array in place of each block slice; the same object if there is none."""
+    """Return the index with an array in place of each block slice; the same object if there is none."""
     parts = args if isinstance(args, tuple) else (args,)
     if not any(isinstance(part, MultiBlockSlice) for part in parts):
         return args
@@ -90,7 +90,7 @@ def _expanded(args: Any, shape: tuple[int, ...]) -> Any:
 
 
 def region_selection(shape: tuple[int, ...], reference: RegionReference) -> Selection:
-    """The elements that a region reference names.
+    """Return the elements that a region reference names.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def _axis(index: Any, n: int) -> Any:
 
 
 def other_selection(shape: tuple[int, ...], args: Any) -> Selection | None:
-    """The selection of a region reference, of a decomposition, or of block slices; None for any other index.
+    """Return the selection of a region reference, of a decomposition, or of block slices; None for any other index.
 
     Raises
     ------

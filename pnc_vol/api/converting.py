@@ -1,4 +1,4 @@
-"""Reading and writing through a conversion: ``astype``, ``asstr``, ``fields``, and arrays of the caller.
+"""Datasets are read and written through a conversion: ``astype``, ``asstr``, ``fields``, and arrays of the caller.
 
 Knows: which view a call stands for. Does not know: how the view reads (`views`, which is loaded when it is used).
 """
@@ -83,7 +83,7 @@ class Converting(HLObject):
         here[() if dest_sel is None else dest_sel] = views().taken_from(source, source_sel)
 
     def astype(self, dtype: npt.DTypeLike) -> Dataset | AsTypeView:
-        """The dataset, read as another type.
+        """Return the dataset, read as another type.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class Converting(HLObject):
         return views().AsTypeView(self, wanted)  # type: ignore[no-any-return]
 
     def asstr(self, encoding: str | None = None, errors: str = "strict") -> AsStrView:
-        """The dataset, read as ``str``.
+        """Return the dataset, read as ``str``.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Converting(HLObject):
         return views().AsStrView(self, encoding or info.encoding, errors)  # type: ignore[no-any-return]
 
     def fields(self, names: Any) -> FieldsView:
-        """Some fields of a compound dataset.
+        """Return some fields of a compound dataset.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Converting(HLObject):
 
 
 def views() -> ModuleType:
-    """The module of the views."""
+    """Return the module of the views."""
     # Conversions and fields are rare: what reads through them is not loaded with the package.
     from pnc_vol.api import views as module
 

@@ -1,4 +1,4 @@
-"""``group.copy(expand_refs=True)``: what is referred to is copied too, and references in the copy name the copies.
+"""``group.copy(expand_refs=True)`` also copies what references name, and the copied references name the copies.
 
 Knows: references, trees, what was copied already. Does not know: how an object is copied.
 
@@ -88,13 +88,13 @@ def _follow_data(
 
 
 def _free_name(group: GroupNode, name: str) -> str:
-    """The name, or the first of ``name_1``, ``name_2``... that is free."""
+    """Return the name, or the first of ``name_1``, ``name_2``... that is free."""
     names = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(1)))
     return next(each for each in names if each not in group.children and each not in group.links)
 
 
 def refers(dtype: Dtype) -> bool:
-    """Whether there are references in values of a type.
+    """Return whether there are references in values of a type.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def refers(dtype: Dtype) -> bool:
 
 
 def _followed(values: Any, dtype: Dtype, follow: Follow) -> Any:
-    """The values with each reference followed."""
+    """Return the values with each reference followed."""
     values = np.asarray(values, object if dtype.kind == "O" else None)
     if dtype.names is not None:
         made = values.copy()

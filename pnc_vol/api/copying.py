@@ -1,4 +1,4 @@
-"""``group.copy``: objects copied within a file or between files.
+"""``group.copy`` copies objects within a file or between files.
 
 Knows: trees, sessions, reading and posting whole datasets. Does not know: how a path is resolved (`paths`).
 

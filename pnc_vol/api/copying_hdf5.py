@@ -1,4 +1,4 @@
-"""``group.copy`` of an object of the real h5py into a file of this package.
+"""``group.copy`` copies an object of the real h5py into a file of this package.
 
 Knows: what both kinds of objects have in common. Does not know: sessions, trees.
 

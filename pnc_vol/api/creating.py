@@ -1,4 +1,4 @@
-"""Making groups and datasets by name: the creating half of h5py's `Group`.
+"""`Creating` makes groups and datasets by name: it is the creating half of h5py's `Group`.
 
 Knows: paths, what creating needs (`dataset_plan.plan`). Does not know: listing, moving, copying.
 
@@ -97,7 +97,7 @@ class Creating(HLObject, MutableMappingHDF5):
             return self._named(wrap(self._id.handle, made), name)  # type: ignore[no-any-return]
 
     def require_group(self, name: str | bytes) -> Group:
-        """The group of that name; made if it is missing.
+        """Return the group of that name; made if it is missing.
 
         Parameters
         ----------
@@ -240,7 +240,7 @@ class Creating(HLObject, MutableMappingHDF5):
     def _made_plainly(
         self, session: OpenFile, name: Any, shape: Any, dtype: Any, data: Any, maxshape: Any = None, dims: Any = None
     ) -> DatasetNode | None:
-        """What most datasets are, in few steps: numbers, with a new name in this group; None for all others."""
+        """Return what most datasets are, in few steps: numbers, with a new name in this group; None for all others."""
         group = self._id.node
         if (
             type(name) is not str
@@ -279,7 +279,7 @@ class Creating(HLObject, MutableMappingHDF5):
     def require_dataset(
         self, name: str | bytes, shape: Any, dtype: npt.DTypeLike, exact: bool = False, **kwds: Any
     ) -> Dataset:
-        """The dataset of that name; made if it is missing.
+        """Return the dataset of that name; made if it is missing.
 
         Parameters
         ----------
@@ -394,7 +394,7 @@ class Creating(HLObject, MutableMappingHDF5):
     def build_virtual_dataset(
         self, name: Any, shape: Any, dtype: Any, maxshape: Any = None, fillvalue: Any = None
     ) -> AbstractContextManager[VirtualLayout]:
-        """As `create_virtual_dataset`, with a layout that is filled in a ``with`` block.
+        """Do as `create_virtual_dataset` does, with a layout that is filled in a ``with`` block.
 
         Parameters
         ----------
@@ -458,7 +458,7 @@ def _planned(session: OpenFile, shape: Any, dtype: Any, data: Any, kwds: dict[st
 
 
 def _properties(other: Any) -> dict[str, Any]:
-    """What was chosen for a dataset, ours or h5py's, that its attributes do not show.
+    """Return what was chosen for a dataset, ours or h5py's, that its attributes do not show.
 
     A default fill value is left out: it would become `_FillValue`, with which other programs mask zeros.
     """

@@ -1,4 +1,4 @@
-"""Datasets: h5py's `Dataset` over a session.
+"""`Dataset` is h5py's, over a session.
 
 Knows: selections, the session's verbs. Does not know: how a request is carried out, headers, paths.
 
@@ -200,7 +200,8 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
         return self._read(args, new_dtype)
 
     def _read(self, args: Any, dtype: np.dtype[Any] | None, fields: tuple[str, ...] = (), out: Any = None) -> Any:
-        """What ``self[args]`` is, as `dtype`; `out`: an array that it may be read into, if it has the shape for it."""
+        """Return what ``self[args]`` is, as `dtype`; `out`: an array that it may be read into, if it has the shape for
+        it."""
         try:
             return self._read_selected(args, dtype, fields, out)
         except SelectionError as error:
@@ -223,7 +224,7 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
         return array
 
     def _elements(self, session: OpenFile, args: Any, fields: tuple[str, ...], out: Any) -> tuple[Any, bool]:
-        """The selected elements, and whether they are just what the user gets."""
+        """Return the selected elements, and whether they are just what the user gets."""
         node: DatasetNode = self._id.node
         shape = node.shape
         if node.element.kind == "composite":
@@ -266,7 +267,7 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
         return length
 
     def len(self) -> int:
-        """Elements along the first axis.
+        """Return the number of elements along the first axis.
 
         Raises
         ------
@@ -401,7 +402,7 @@ def _new_shape(shape: Shape, size: Any, axis: int | None) -> Shape:
 
 
 def dataset_of(handle: Handle, node: DatasetNode) -> Dataset:
-    """The dataset of a node, made in few steps: most objects are used once."""
+    """Return the dataset of a node, made in few steps: most objects are used once."""
     made, oid = _new(Dataset), _new(DatasetID)
     made._id = oid
     oid.handle, oid.node = handle, node

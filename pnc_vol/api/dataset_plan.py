@@ -1,4 +1,4 @@
-"""What ``create_dataset`` accepts: h5py's rules for shape, type, data, maxshape; fill values are in `fill_values`.
+"""`plan` checks the arguments of ``create_dataset`` by h5py's rules, and makes the plan of a dataset.
 
 Knows: mapping's elements. Does not know: paths, sessions, where the dataset will be.
 
@@ -93,13 +93,13 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Datas
 
 
 def _is_simple(dtype: Any) -> bool:
-    """Whether a type is all that equal ones are: those with metadata are equal to those without."""
+    """Return whether a type is all that equal ones are: those with metadata are equal to those without."""
     return type(dtype) is str or (isinstance(dtype, np.dtype) and dtype.kind in "iufS" and dtype.metadata is None)
 
 
 @functools.lru_cache(maxsize=256, typed=True)
 def _plan_alike(shape: Shape, dtype: Any, maxshape: tuple[int | None, ...] | None) -> DatasetPlan:
-    """The plan of a dataset without data: programs make many datasets of a few kinds."""
+    """Return the plan of a dataset without data: programs make many datasets of a few kinds."""
     return _plan(shape, dtype, None, {} if maxshape is None else {"maxshape": maxshape})
 
 
@@ -148,7 +148,7 @@ def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Data
 
 
 def plain(shape: Any, dtype: Any, data: Any, maxshape: Any = None) -> tuple[DatasetPlan | None, Any]:
-    """The plan of a dataset of numbers without more options, where it is plain to see, and its data; else None.
+    """Return the plan of a dataset of numbers without more options, where it is plain to see, and its data; else None.
 
     Parameters
     ----------
@@ -183,7 +183,8 @@ def plain(shape: Any, dtype: Any, data: Any, maxshape: Any = None) -> tuple[Data
 
 
 def _as_numbers(data: Any) -> Any:
-    """A number of Python, or a list that begins with one, as the array that it becomes; anything else as it is."""
+    """Return a number of Python, or a list that begins with one, as the array that it becomes; anything else as it
+    is."""
     first = data[0] if type(data) is list and data else data
     if type(first) is not float and type(first) is not int:
         return data
@@ -212,7 +213,7 @@ def check_version(path: str, element: Element, shape: Shape | None, version: int
 
 
 def refusals() -> ModuleType:
-    """`api.refusals`, which is loaded when something cannot be stored, or the version of the file is not 5."""
+    """Return `api.refusals`, which is loaded when something cannot be stored, or the version of the file is not 5."""
     from pnc_vol.api import refusals as module
 
     return module
@@ -226,7 +227,7 @@ def _known(options: Mapping[str, Any]) -> None:
 
 
 def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any], Element]:
-    """The data as an array that can be encoded, and the element that holds it."""
+    """Return the data as an array that can be encoded, and the element that holds it."""
     if wanted is None:
         array, wanted = encoding.guessed(data)
         element = element_for(wanted)
@@ -282,7 +283,7 @@ def _length(value: Any) -> int:
 
 
 def _maxshape(maxshape: Any, shape: Shape | None) -> tuple[int | None, ...] | None:
-    """The limits, if any."""
+    """Return the limits, if any."""
     if maxshape is None:
         return None
     if isinstance(maxshape, (int, np.integer)):

@@ -1,4 +1,4 @@
-"""The axes of a dataset: labels, and the scales attached to them.
+"""``ds.dims`` gives the axes of a dataset: their labels, and the scales attached to them.
 
 Knows: `Axis` of the tree. Does not know: NetCDF dimensions; `mapping.flatten` makes them out of scales and labels.
 """
@@ -70,7 +70,7 @@ class DimensionProxy:
         yield from self.keys()
 
     def __getitem__(self, item: int | str | bytes) -> Dataset:
-        """A scale, by its index or by its name.
+        """Return a scale, by its index or by its name.
 
         Raises
         ------
@@ -149,15 +149,15 @@ class DimensionProxy:
         return oid.node  # type: ignore[no-any-return]
 
     def items(self) -> list[tuple[str, Dataset]]:
-        """Names and datasets of the scales."""
+        """Return the names and datasets of the scales."""
         return [(scale.scale or "", self._wrap(scale)) for scale in self._open()[1].scales]
 
     def keys(self) -> list[str]:
-        """Names of the scales."""
+        """Return the names of the scales."""
         return [name for name, _ in self.items()]
 
     def values(self) -> list[Dataset]:
-        """The scales."""
+        """Return the scales."""
         return [scale for _, scale in self.items()]
 
     def __eq__(self, other: object) -> bool:
@@ -194,7 +194,7 @@ class DimensionManager:
             yield self[axis]
 
     def create_scale(self, dset: Any, name: str = "") -> None:
-        """Deprecated in h5py: use ``dset.make_scale(name)``."""
+        """Make a dataset a scale; deprecated in h5py: use ``dset.make_scale(name)``."""
         warnings.warn(
             "dims.create_scale(ds, name) is deprecated; use ds.make_scale(name)", DeprecationWarning, stacklevel=2
         )

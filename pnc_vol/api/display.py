@@ -1,4 +1,4 @@
-"""What notebooks and terminals show of files, groups and datasets: HTML that unfolds, and a tree in text.
+"""Notebooks and terminals show files, groups and datasets: as HTML that unfolds, or as a tree in text.
 
 Knows: HTML, the objects that users hold. Does not know: files, requests.
 
@@ -54,7 +54,7 @@ class Text(str):
 
 
 def type_name(dtype: np.dtype[Any]) -> str:
-    """A type in words.
+    """Return a type in words.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def type_name(dtype: np.dtype[Any]) -> str:
 
 
 def _axes(dataset: Any) -> str:
-    """The axes with their names and lengths: ``(time: 10, 3)``; an axis that can grow has a star."""
+    """Return the axes with their names and lengths: ``(time: 10, 3)``; an axis that can grow has a star."""
     if dataset.shape is None:
         return "(empty)"
     found = []
@@ -113,7 +113,7 @@ def _members(group: Any) -> Iterator[tuple[str, Any, str]]:
 
 
 def tree_of(group: Any, *, attributes: bool = False) -> Text:
-    """The objects below a group, one in a line; see `Group.tree`."""
+    """Return the objects below a group, one in a line; see `Group.tree`."""
     lines = [group.name + (f"  ({group.file.filename})" if group.name == "/" else "")]
     left = [MOST]
 
@@ -139,20 +139,20 @@ def tree_of(group: Any, *, attributes: bool = False) -> Text:
 
 
 def _summary(obj: Any) -> str:
-    """What is said of an object behind its name; nothing of a group."""
+    """Return what is said of an object behind its name; nothing of a group."""
     if hasattr(obj, "shape"):
         return f"{_axes(obj)} {type_name(obj.dtype)}"
     return "" if hasattr(obj, "keys") else f"type {type_name(obj.dtype)}"
 
 
 def _names(obj: Any) -> list[str]:
-    """The names of the attributes, without those that HDF5 keeps for dimension scales."""
+    """Return the names of the attributes, without those that HDF5 keeps for dimension scales."""
     hidden = present(obj.id.node)
     return [name for name in obj.attrs if name not in hidden]
 
 
 def _value(obj: Any, name: str) -> str:
-    """The value of an attribute, cut short."""
+    """Return the value of an attribute, cut short."""
     try:
         value = obj.attrs[name]
     except (OSError, TypeError, ValueError, KeyError) as error:
@@ -172,7 +172,7 @@ def _value(obj: Any, name: str) -> str:
 
 
 def _nested(array: Any) -> str:
-    """All values of an array, with a pair of brackets for each axis."""
+    """Return all values of an array, with a pair of brackets for each axis."""
     return f"[{', '.join(map(_nested, array))}]" if getattr(array, "ndim", 0) else str(array)
 
 
@@ -180,7 +180,7 @@ def _nested(array: Any) -> str:
 
 
 def html_of(obj: Any) -> str:
-    """An object as HTML, for notebooks."""
+    """Return an object as HTML, for notebooks."""
     if not obj or not (hasattr(obj, "shape") or hasattr(obj, "keys")):
         return f"<code>{escape(repr(obj))}</code>"
     found = [_STYLE, '<div class="pnc-vol">']
@@ -206,7 +206,7 @@ def _counted(group: Any) -> str:
 
 
 def _below(group: Any, left: list[int]) -> Iterator[str]:
-    """The members of a group, folded."""
+    """Yield the members of a group, folded."""
     for name, member, remark in _members(group):
         left[0] -= 1
         if left[0] < 0:
@@ -246,7 +246,7 @@ def _facts(dataset: Any) -> Iterator[str]:
 
 
 def _preview(dataset: Any) -> Iterator[str]:
-    """The first values of a dataset."""
+    """Yield the first values of a dataset."""
     if dataset.shape is None or not dataset.size:
         return
     where = (0,) * (len(dataset.shape) - 1) + (slice(0, SHOWN),) if dataset.shape else ()
@@ -262,7 +262,7 @@ def _preview(dataset: Any) -> Iterator[str]:
 
 
 def _rows_of(values: Any, more: str) -> str:
-    """A compound's elements, with a column for each field: its name, its type."""
+    """Return a compound's elements, with a column for each field: its name, its type."""
     dtype = values.dtype
     head = "".join(f"<th>{_tag('name', each)} {_tag('type', type_name(dtype[each]))}</th>" for each in dtype.names)
     rows = [[row[each] for each in dtype.names] for row in values]

@@ -1,4 +1,4 @@
-"""What `.id` is of a dataset whose data live elsewhere, and what goes from there to its data.
+"""A dataset whose data live elsewhere has an `.id` of its own, which leads to its data.
 
 Knows: the two kinds of such datasets. Does not know: how they are read (`virtual_data`, `raw_files`), how they are made
 (`virtual`).
@@ -64,19 +64,19 @@ class RegionSpace(Space):
         return [along for along in self.region.axes if isinstance(along, Evenly)]
 
     def is_regular_hyperslab(self) -> bool:
-        """Whether the elements along each axis are evenly spaced blocks."""
+        """Return whether the elements along each axis are evenly spaced blocks."""
         return len(self._evenly()) == len(self.region.axes)
 
     def get_select_type(self) -> int:
-        """``h5s.SEL_HYPERSLABS``."""
+        """Return ``h5s.SEL_HYPERSLABS``."""
         return 2
 
     def get_select_npoints(self) -> int:
-        """How many elements there are; an unlimited selection has those of one block."""
+        """Return how many elements there are; an unlimited selection has those of one block."""
         return prod(self.region.counts())
 
     def get_select_bounds(self) -> tuple[Shape, Shape]:
-        """The first and the last element along each axis."""
+        """Return the first and the last element along each axis."""
         ends = self.region.ends()
         first = [along.start if isinstance(along, Evenly) else along[0] for along in self.region.axes]
         return tuple(first), tuple(max(end - 1, low) for end, low in zip(ends, first, strict=True))
@@ -96,7 +96,7 @@ class VDSmap(NamedTuple):
 
 
 def maps_of(away: Elsewhere) -> list[VDSmap]:
-    """What ``ds.virtual_sources()`` gives."""
+    """Return what ``ds.virtual_sources()`` gives."""
     return [VDSmap(RegionSpace(to), file, name, RegionSpace(of)) for to, file, name, of in away.sources or ()]
 
 
@@ -110,7 +110,7 @@ class ElsewhereID(DatasetID):
         self.known = False
 
     def check(self) -> OpenFile:
-        """As `DatasetID.check`; the shape follows the sources."""
+        """Do as `DatasetID.check` does; the shape follows the sources."""
         session = super().check()
         if self.node.away.sources and not (self.known and not self.handle.writable):
             # First, because a source may be this very dataset.
@@ -119,7 +119,7 @@ class ElsewhereID(DatasetID):
         return session
 
     def read(self, selection: Selection) -> npt.NDArray[Any]:
-        """The elements of a selection."""
+        """Return the elements of a selection."""
         if self.node.away.segments is None:
             return virtual_data.read(self, selection)
         return raw_files.read(self, selection)
@@ -132,27 +132,27 @@ class ElsewhereID(DatasetID):
             raw_files.write(self, selection, values, fields)
 
     def external(self) -> list[tuple[str, int, int]] | None:
-        """What ``ds.external`` gives."""
+        """Return what ``ds.external`` gives."""
         segments = self.node.away.segments
         return None if segments is None else raw_files.shown(segments)
 
     def sources(self) -> list[VDSmap]:
-        """What ``ds.virtual_sources()`` gives."""
+        """Return what ``ds.virtual_sources()`` gives."""
         return maps_of(self.node.away)
 
     def get_create_plist(self) -> CreationProperties:
-        """The creation properties of the dataset."""
+        """Return the creation properties of the dataset."""
         away = self.check_node().away
         plain = super().get_create_plist()
         has_fill = away.fill is not None
         return ElsewhereProperties(None, {}, plain.fillvalue, has_fill, "ifset", self.external(), self.sources())
 
     def get_storage_size(self) -> int:
-        """Bytes that the elements take in raw files; 0 of a virtual dataset."""
+        """Return the number of bytes that the elements take in raw files; 0 of a virtual dataset."""
         node = self.check_node()
         return 0 if node.away.segments is None else int(np.prod(node.shape, dtype=object)) * node.element.dtype.itemsize
 
     def get_offset(self) -> int | None:
-        """None: no element is in this file."""
+        """Return None: no element is in this file."""
         self.check()
         return None

@@ -1,4 +1,4 @@
-"""Files: h5py's `File`, and how long a file stays open.
+"""`File` is h5py's; it says how long a file stays open.
 
 Knows: sessions. Does not know: how requests are executed; what keywords mean and how a file is opened (`opening`).
 
@@ -76,11 +76,12 @@ class RequestsOfFile(Group, metaclass=FileClass):
     """The part of `File` that is about posted requests."""
 
     def statistics(self) -> dict[str, Any]:
-        """Counts of what was done for this file on this rank, by name; ``last_flush`` is a `FlushReport` as a dict."""
+        """Return the counts of what was done for this file on this rank, by name; ``last_flush`` is a `FlushReport` as
+        a dict."""
         return self._check().statistics()
 
     def plan(self) -> FlushPlan:
-        """What a flush would write for this rank now, going by its own requests; nothing is written.
+        """Return what a flush would write for this rank now, going by its own requests; nothing is written.
 
         Returns
         -------
@@ -322,7 +323,7 @@ class File(RequestsOfFile):
 
     @classmethod
     def in_memory(cls, file_image: Any = None, **kwargs: Any) -> File:
-        """A file that exists in memory only and is discarded when it is closed.
+        """Return a file that exists in memory only and is discarded when it is closed.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The options of ``File``, written out for type checkers and editors.
+"""`FileOptions` lists the options of ``File`` for type checkers and editors.
 
 Knows: names and types. Does not know: what they mean (`pnc_vol.settings.options`, docs/reference/options.md), or what
 is checked when a file is opened. Nothing loads this when a program runs.

@@ -1,4 +1,4 @@
-"""Fill values: from what the user gives to the bytes of one element, and back.
+"""A fill value is encoded from what the user gives to the bytes of one element, and decoded again.
 
 Knows: mapping's elements and encodings. Does not know: sessions; which elements nobody wrote.
 """
@@ -19,7 +19,7 @@ __all__ = ["checked_fill", "fill_bytes", "fill_of", "fill_parts", "fill_value"]
 
 
 def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
-    """A fill value as one element of the file; a string element is widened to hold it.
+    """Return a fill value as one element of the file; a string element is widened to hold it.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
 
 
 def fill_value(stored: bytes | None, element: Element) -> Any:
-    """The fill value as the user sees it: a numpy scalar, or bytes for strings.
+    """Return the fill value as the user sees it: a numpy scalar, or bytes for strings.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def fill_value(stored: bytes | None, element: Element) -> Any:
 
 
 def checked_fill(value: Any, element: Element) -> Any:
-    """The fill value of a compound, as a structured scalar.
+    """Return the fill value of a compound, as a structured scalar.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def fill_parts(node: DatasetNode, value: Any) -> None:
 
 
 def fill_of(node: DatasetNode) -> Any:
-    """The fill value of a dataset, one that takes several variables included."""
+    """Return the fill value of a dataset, one that takes several variables included."""
     dtype = node.element.dtype
     if dtype.kind == "O" and check_string_dtype(dtype) is None:
         # HDF5 has none for arrays of varying length and references.

@@ -1,4 +1,4 @@
-"""h5py's ``filters``: the class that filter packages derive from, and what can be applied, which is nothing.
+"""h5py's ``filters`` has the class that filter packages derive from; no filter can be applied.
 
 Knows: filter numbers. Does not know: compression.
 """
@@ -57,5 +57,5 @@ class Gzip(FilterRefBase):
 
 
 def guess_chunk(shape: tuple[int, ...], maxshape: tuple[int | None, ...] | None, typesize: int) -> tuple[int, ...]:
-    """A useful chunk shape, as ``create_dataset(chunks=True)`` has it."""
+    """Return a useful chunk shape, as ``create_dataset(chunks=True)`` has it."""
     return guess_chunks(shape, maxshape, typesize)

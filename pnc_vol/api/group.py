@@ -1,4 +1,4 @@
-"""Groups: h5py's `Group`, a mapping from names to groups and datasets.
+"""`Group` is h5py's: a mapping from names to groups and datasets.
 
 Knows: paths, the tree. Making things is `creating.py`'s. Does not know: data, requests, headers.
 
@@ -65,7 +65,7 @@ class Group(Creating, Visiting):
     _ipython_key_completions_ = Visiting._ipython_key_completions_
 
     def _wrap(self, node: Found | paths.Outside, name: object = None) -> Any:
-        """The object of a node, to which `name` led from here."""
+        """Return the object of a node, to which `name` led from here."""
         if type(node) is DatasetNode:
             return self._named(dataset_of(self._id.handle, node), name)
         if isinstance(node, GroupNode):
@@ -77,7 +77,7 @@ class Group(Creating, Visiting):
     # ------------------------------------------------------------------------------------- the mapping
 
     def __getitem__(self, name: Any) -> Any:
-        """The object of that path.
+        """Return the object of that path.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Group(Creating, Visiting):
             return self._wrap(paths.find(oid.node, name), name)
 
     def _referred(self, reference: Any) -> Any:
-        """The object that a reference names.
+        """Return the object that a reference names.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Group(Creating, Visiting):
         elink_locking: Any = None,
         elink_swmr: Any = None,
     ) -> Any:
-        """The object of that path, or `default`.
+        """Return the object of that path, or `default`.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class Group(Creating, Visiting):
         return paths.link_of(node, name) is not None or self._is_outside(name)
 
     def _is_outside(self, name: Any) -> bool:
-        """True if the path leads through an external link to an object that is there."""
+        """Return True if the path leads through an external link to an object that is there."""
         found = paths.lookup(self._node, name)
         if not isinstance(found, paths.Outside):
             return False

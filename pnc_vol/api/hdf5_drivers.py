@@ -1,4 +1,4 @@
-"""``register_driver`` and its relatives: drivers of HDF5 are noted, and refused when a file is opened with one.
+"""``register_driver`` notes drivers of HDF5; a file that is opened with one is refused.
 
 Knows: the words for drivers. Does not know: files.
 """
@@ -47,5 +47,5 @@ def unregister_driver(name: str) -> None:
 
 
 def registered_drivers() -> frozenset[str]:
-    """The driver names that ``File(driver=...)`` takes, and those that were registered."""
+    """Return the driver names that ``File(driver=...)`` takes, and those that were registered."""
     return frozenset(registered()) | {"sec2", "stdio", "core"} | _foreign

@@ -1,4 +1,4 @@
-"""HDF5 files that are opened for reading as they are, by the real h5py.
+"""The real h5py opens HDF5 files for reading as they are.
 
 Knows: h5py's `File`, which classes its objects stand for. Does not know: HDF5; how a file of ours is opened.
 
@@ -39,7 +39,7 @@ _DRIVERS = (None, "sec2", "stdio", "core", "fileobj")
 
 
 def is_foreign(thing: Any) -> bool:
-    """Whether this is an object of the real h5py."""
+    """Return whether this is an object of the real h5py."""
     return any(base.__module__.partition(".")[0] == "h5py" for base in type(thing).__mro__)
 
 
@@ -76,7 +76,7 @@ def _shown(name: Any) -> str:
 
 
 def open_as_is(name: Any, **options: Any) -> Any:
-    """As `open_hdf5`; h5py's objects pass ``isinstance`` of this package's classes from then on."""
+    """Do as `open_hdf5` does; h5py's objects pass ``isinstance`` of this package's classes from then on."""
     found = _h5py(name)
     for own, its in (
         (class_of("group"), found.Group), (class_of("file"), found.File), (class_of("dataset"), found.Dataset),
@@ -89,7 +89,7 @@ def open_as_is(name: Any, **options: Any) -> Any:
 
 
 def instead(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """The HDF5 file that ``File(...)`` was asked for; None if it is none, or is not to be opened as it is."""
+    """Return the HDF5 file that ``File(...)`` was asked for; None if it is none, or is not to be opened as it is."""
     if cls is not class_of("file"):
         # An object of a subclass was asked for, which h5py's is not.
         return None
@@ -108,7 +108,7 @@ def instead(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
 
 
 def is_hdf5(name: Any) -> bool:
-    """Whether a file, or an object that is one, has the signature of HDF5."""
+    """Return whether a file, or an object that is one, has the signature of HDF5."""
     if is_file_object(name):
         name.seek(0)
         return bool(name.read(8) == HDF5_SIGNATURE)

@@ -1,4 +1,4 @@
-"""Hints of a file: those that a hint file has for it, and those in force.
+"""`Hints` shows the hints of a file: those that a hint file has for it, and those in force.
 
 Knows: options, hint files, communicators. Does not know: what a hint means, how a file is opened.
 
@@ -47,7 +47,7 @@ class Hints(dict[str, str]):
 
 
 def hints_in_force(session: OpenFile) -> Hints:
-    """The hints that a file has; see `File.hints`."""
+    """Return the hints that a file has; see `File.hints`."""
     given = session.options
     known = {
         "nc_var_align_size": given.var_align,
@@ -75,7 +75,7 @@ def _parsed(path: str, text: bytes) -> HintFile:
 
 
 def read_hint_file(path: str) -> HintFile:
-    """A hint file.
+    """Return a hint file.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def read_hint_file(path: str) -> HintFile:
 
 
 def prepared_from_file(comm: Comm, path: str, prepare: Callable[[HintFile], T]) -> T:
-    """What `prepare` makes of a hint file that rank 0 reads (collective).
+    """Return what `prepare` makes of a hint file that rank 0 reads (collective).
 
     Raises
     ------

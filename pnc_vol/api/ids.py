@@ -1,4 +1,4 @@
-"""What `.id` is: which object of which open file a handle stands for.
+"""`.id` identifies the object of an open file that a handle stands for.
 
 Knows: sessions and nodes of the tree. Does not know: h5py's low-level
 functions; what they tell of a dataset is in `storage_info`.
@@ -60,7 +60,7 @@ class Given(NamedTuple):
     others: Mapping[str, Any]
 
     def without_objects(self) -> Given:
-        """The same, but for a file object: a handle that has it would keep it alive after the file is closed."""
+        """Return the same, but for a file object: a handle that has it would keep it alive after the file is closed."""
         if self.others.get("fileobj") is not None:
             return self._replace(name="", others={**self.others, "fileobj": True})
         return self if isinstance(self.name, (str, bytes)) else self._replace(name="")
@@ -153,16 +153,16 @@ class AttributeID(NamedTuple):
     shape: tuple[int, ...] | None
 
     def get_type(self) -> StoredType:
-        """The type of its values."""
+        """Return the type of its values."""
         return _storage_info().StoredType(self.dtype)  # type: ignore[no-any-return]
 
     def get_space(self) -> Space:
-        """The shape."""
+        """Return the shape."""
         return _storage_info().Space(self.shape, self.shape)  # type: ignore[no-any-return]
 
 
 def attached(node: GroupNode | DatasetNode) -> bool:
-    """True if the node can still be reached from the root."""
+    """Return True if the node can still be reached from the root."""
     if isinstance(node, DatasetNode):
         return node.tree.datasets.get(node.uid) is node
     while node.parent is not None:
@@ -212,7 +212,7 @@ class ObjectID:
         self.node = gone
 
     def check(self) -> OpenFile:
-        """The session, if the object can be used.
+        """Return the session, if the object can be used.
 
         Raises
         ------
@@ -225,7 +225,7 @@ class ObjectID:
         return self.handle.session
 
     def check_for_name(self) -> OpenFile:
-        """The session, if a name can be looked up in the object.
+        """Return the session, if a name can be looked up in the object.
 
         Raises
         ------
@@ -238,7 +238,7 @@ class ObjectID:
             raise ClosedKeyError(str(closed)) from None
 
     def check_node(self) -> Any:
-        """The node, if the object can be used; see `check`."""
+        """Return the node, if the object can be used; see `check`."""
         self.check()
         return self.node
 
@@ -263,7 +263,7 @@ class GroupID(ObjectID):
     __slots__ = ()
 
     def check(self) -> OpenFile:
-        """As `ObjectID.check`, with fewer calls for the root, where most names are looked up."""
+        """Do as `ObjectID.check` does, with fewer calls for the root, where most names are looked up."""
         handle = self.handle
         session = handle.session
         if self.node is session.defs.tree.root and not (handle.released or session.closed or session.forked):
@@ -278,7 +278,7 @@ class GroupID(ObjectID):
         return super().check_for_name()
 
     def get_create_plist(self) -> GroupProperties:
-        """The creation properties of the group."""
+        """Return the creation properties of the group."""
         return _storage_info().GroupProperties(self.check_node().order is not None)  # type: ignore[no-any-return]
 
 
@@ -303,11 +303,11 @@ class FileID(GroupID):
             session.posted.write_at_once(bool(atomicity))
 
     def get_mpi_atomicity(self) -> bool:
-        """Whether writes are carried out at once."""
+        """Return whether writes are carried out at once."""
         return self.check().posted.at_once
 
     def get_file_image(self) -> bytes:
-        """The bytes of the whole file, as they are after a flush; `File.in_memory` opens them.
+        """Return the bytes of the whole file, as they are after a flush; `File.in_memory` opens them.
 
         Raises
         ------
@@ -357,30 +357,31 @@ class DatasetID(ObjectID):
         return self.check_node().element.dtype  # type: ignore[no-any-return]
 
     def get_type(self) -> StoredType:
-        """The type of the elements."""
+        """Return the type of the elements."""
         return _storage_info().StoredType(self.dtype)  # type: ignore[no-any-return]
 
     def get_space(self) -> Space:
-        """The shape."""
+        """Return the shape."""
         node = self.check_node()
         return _storage_info().Space(node.shape, node.shape if node.maxshape is None else node.maxshape)  # type: ignore[no-any-return]
 
     def get_create_plist(self) -> CreationProperties:
-        """The creation properties that were given for the dataset."""
+        """Return the creation properties that were given for the dataset."""
         return _storage_info().creation_properties(self.check_node())  # type: ignore[no-any-return]
 
     def get_access_plist(self) -> AccessProperties:
-        """The access properties that were given for the dataset."""
+        """Return the access properties that were given for the dataset."""
         node = self.check_node()
         given = {**node.ignored, **(node.prefixes if node.away is not None else {})}
         return _storage_info().AccessProperties(given, self.handle.folder)  # type: ignore[no-any-return]
 
     def get_storage_size(self) -> int:
-        """Bytes that the elements take in the file."""
+        """Return the number of bytes that the elements take in the file."""
         return _storage_info().storage_size(self.check_node())  # type: ignore[no-any-return]
 
     def get_offset(self) -> int | None:
-        """Bytes from the start of the file to the elements; None if they are not all in one place, or not there yet."""
+        """Return bytes from the start of the file to the elements; None if they are not all in one place, or not there
+        yet."""
         session, node = self.check(), self.node
         at = session.disk.layout.places.get(node.uid)
         return (
@@ -388,12 +389,12 @@ class DatasetID(ObjectID):
         )
 
     def get_num_chunks(self, space: Any = None) -> int:
-        """0: there are no chunks in the file."""
+        """Return 0: there are no chunks in the file."""
         self.check()
         return 0
 
     def get_chunk_info(self, index: int, space: Any = None) -> Any:
-        """Not supported.
+        """Raise: chunks are not supported.
 
         Raises
         ------
@@ -407,7 +408,7 @@ class DatasetID(ObjectID):
     get_chunk_info_by_coord = get_chunk_info
 
     def check(self) -> OpenFile:
-        """As `ObjectID.check`, with a call less: every read and write begins here."""
+        """Do as `ObjectID.check` does, with a call less: every read and write begins here."""
         handle, node = self.handle, self.node
         session = handle.session
         if handle.released or session.closed or session.forked or _get(node.tree.datasets, node.uid) is not node:

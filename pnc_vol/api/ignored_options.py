@@ -1,4 +1,4 @@
-"""Storage options that CDF ignores: checked as h5py checks them, remembered, shown, and warned about once.
+"""Storage options that CDF ignores are checked as h5py checks them, remembered, shown, and warned about once.
 
 Knows: h5py's rules for chunks, filters and creation flags. Does not know: the tree, files.
 
@@ -42,7 +42,8 @@ CHUNK_BYTES = 1 << 20
 
 
 def given_options(options: dict[str, Any], *, tracked: bool) -> dict[str, Any]:
-    """The keywords of ``create_dataset`` without those that are None, the default of each; others are told as wrong.
+    """Return the keywords of ``create_dataset`` without those that are None, the default of each; others are told as
+    wrong.
 
     tracked : bool, while ``get_config().track_order`` is set; None stands for False then, as in h5py.
 
@@ -145,7 +146,7 @@ def _compression(compression: Any, level: Any, unknown: bool = False) -> tuple[s
 
 
 def _named(number: int, options: tuple[Any, ...]) -> tuple[str | int, Any]:
-    """A filter that was given by HDF5's number, as an object such as hdf5plugin's."""
+    """Return a filter that was given by HDF5's number, as an object such as hdf5plugin's."""
     name = {1: "gzip", 4: "szip", 32000: "lzf"}.get(number)
     if name is None:
         return int(number), options
@@ -205,7 +206,7 @@ def _chunks(chunks: Any, shape: Shape, maxshape: tuple[int | None, ...] | None, 
 
 
 def guess_chunks(shape: Shape, maxshape: tuple[int | None, ...] | None, itemsize: int) -> Shape:
-    """A chunk shape of at most about 1 MiB: the longest axis is halved until it fits.
+    """Return a chunk shape of at most about 1 MiB: the longest axis is halved until it fits.
 
     An unlimited axis without elements counts as 1024, as in h5py.
     """
@@ -217,7 +218,7 @@ def guess_chunks(shape: Shape, maxshape: tuple[int | None, ...] | None, itemsize
 
 
 def _flags(options: Mapping[str, Any], ignored: dict[str, Any]) -> None:
-    """The keywords that are only checked or noted."""
+    """Check the keywords that are only checked or noted."""
     times, order, fill_time = options.get("track_times"), options.get("track_order"), options.get("fill_time")
     if times not in (True, False, None):
         raise TypeError("track_times must be either True or False")
@@ -254,7 +255,7 @@ def warn_of_storage(ignored: Mapping[str, Any], options: Mapping[str, Any]) -> N
 
 
 def chunks_of(node: DatasetNode) -> Shape | None:
-    """The chunk shape that was asked for; a guess for a dataset that can grow; else None."""
+    """Return the chunk shape that was asked for; a guess for a dataset that can grow; else None."""
     chunks = node.ignored.get("chunks")
     if chunks is not None:
         return tuple(chunks)
@@ -266,7 +267,7 @@ def chunks_of(node: DatasetNode) -> Shape | None:
 
 
 def filters_of(node: DatasetNode) -> dict[str, int]:
-    """Names and numbers of the filters that were asked for, in the order HDF5 would apply them."""
+    """Return the names and numbers of the filters that were asked for, in the order HDF5 would apply them."""
     ignored = node.ignored
     names: list[Any] = [name for name in ("scaleoffset", "shuffle") if name in ignored]
     if "compression" in ignored:
@@ -277,7 +278,7 @@ def filters_of(node: DatasetNode) -> dict[str, int]:
 
 
 def iter_chunks(shape: Shape, chunks: Shape | None, sel: Any = None) -> Iterator[tuple[slice, ...]]:
-    """The pieces of a selection that lie in one chunk each, as tuples of slices.
+    """Return the pieces of a selection that lie in one chunk each, as tuples of slices.
 
     Raises
     ------
@@ -364,7 +365,8 @@ class Storage:
         return away is not None and away.sources is not None
 
     def virtual_sources(self) -> list[Any]:
-        """What a virtual dataset is made of: ``vspace``, ``file_name``, ``dset_name`` and ``src_space`` of each source.
+        """Return what a virtual dataset is made of: ``vspace``, ``file_name``, ``dset_name`` and ``src_space`` of each
+        source.
 
         Raises
         ------
@@ -377,7 +379,7 @@ class Storage:
         return oid.sources()  # type: ignore[no-any-return]
 
     def iter_chunks(self, sel: Any = None) -> Iterator[tuple[slice, ...]]:
-        """The pieces of `chunks` that cover the dataset, or the selection, as tuples of slices.
+        """Return the pieces of `chunks` that cover the dataset, or the selection, as tuples of slices.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Links of groups: made, shown, followed into other files.
+"""Links of groups are made, shown, and followed into other files.
 
 Knows: entries of `mapping.links`, h5py's link classes, how a file is opened. Does not know: data.
 
@@ -93,12 +93,12 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
 
 
 def _short(path: str) -> str:
-    """As HDF5 keeps it: without a slash too many."""
+    """Return a path as HDF5 keeps it: without a slash too many."""
     return ("/" if path.startswith("/") else "") + "/".join(part for part in path.split("/") if part)
 
 
 def link_at(group: Group, name: Any) -> Any:
-    """The link of that name as h5py's object; None if there is none."""
+    """Return the link of that name as h5py's object; None if there is none."""
     found = paths.link_of(group.id.node, name)
     if found is None:
         # the root, or something in another file
@@ -127,7 +127,8 @@ def moved_link(group: Group, source: Any, slot: paths.Slot) -> bool:
 
 
 def access(oid: ObjectID, mode: str | None = None, swmr: bool | None = None) -> tuple[str, bool]:
-    """How another file is opened, the mode and the SWMR flag, as `Group.get` was told or the file of the link is.
+    """Return how another file is opened, the mode and the SWMR flag, as `Group.get` was told or the file of the link
+    is.
 
     Raises
     ------
@@ -151,7 +152,7 @@ def access(oid: ObjectID, mode: str | None = None, swmr: bool | None = None) -> 
 
 
 def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None, swmr: bool | None = None) -> HLObject:
-    """The object of another file that an external link leads to.
+    """Return the object of another file that an external link leads to.
 
     Parameters
     ----------
@@ -175,7 +176,7 @@ def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None, swmr:
 
 @contextlib.contextmanager
 def one_step() -> Iterator[bool]:
-    """Inside it, what a file names is being read; whether it is one of at most `MOST_STEPS`, one out of another."""
+    """Read what a file names in the block; yield whether it is one of at most `MOST_STEPS`, one out of another."""
     token = _STEPS.set(_STEPS.get() + 1)
     try:
         yield _STEPS.get() <= MOST_STEPS
@@ -235,7 +236,7 @@ def open_other(
 
 
 def places(handle: Handle, filename: str, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Where a file that a file names may be, and the same without symbolic links."""
+    """Yield where a file that a file names may be, and the same without symbolic links."""
     folder = handle.folder
     first = [os.path.join(prefix.replace("${ORIGIN}", folder), filename)] if prefix else []
     for path in dict.fromkeys((*first, os.path.join(folder, filename), filename)):
@@ -243,18 +244,18 @@ def places(handle: Handle, filename: str, prefix: str = "") -> Iterator[tuple[st
 
 
 def may_open(real: str, handle: Handle) -> bool:
-    """Whether a file may name that one; see the option ``external_links``."""
+    """Return whether a file may name that one; see the option ``external_links``."""
     allowed = handle.session.options.external_links
     return allowed == "any" or (allowed == "below" and _below(real, handle.folder))
 
 
 def _below(path: str, folder: str) -> bool:
-    """Whether a resolved path is below a folder; nothing is below "", which stands for no folder."""
+    """Return whether a resolved path is below a folder; nothing is below "", which stands for no folder."""
     return bool(folder) and os.path.commonpath((folder, path)) == folder
 
 
 def why_not(problem: Exception | None, handle: Handle) -> str:
-    """What is wrong with a link, without a byte of the file that it leads to."""
+    """Return what is wrong with a link, without a byte of the file that it leads to."""
     options = handle.session.options
     if problem is None:
         if options.external_links == "none":
@@ -272,7 +273,7 @@ def why_not(problem: Exception | None, handle: Handle) -> str:
 
 
 def expander(oid: ObjectID, *, soft: bool, external: bool) -> Any:
-    """What `copy_object` copies in the place of a link."""
+    """Return what `copy_object` copies in the place of a link."""
     opened: list[HLObject] = []
 
     def expand(group: GroupNode, entry: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The names of h5py's low-level modules that programs read: constants, checks, and what HDF5 library this stands for.
+"""This module has the names of h5py's low-level modules that programs read: constants, checks, the HDF5 version.
 
 Knows: h5py's names and numbers. Does not know: files. What opens, makes or changes something in h5py's low-level
 interface is not here.
@@ -50,12 +50,12 @@ class Standin(types.ModuleType):
 
 
 def get_libversion() -> tuple[int, int, int]:
-    """The HDF5 release whose interface this package stands for; no HDF5 library is used."""
+    """Return the HDF5 release whose interface this package stands for; no HDF5 library is used."""
     return version.hdf5_version_tuple
 
 
 def filter_avail(filter_code: int) -> bool:
-    """Whether ``create_dataset`` takes a filter of this number; nothing is compressed.
+    """Return whether ``create_dataset`` takes a filter of this number; nothing is compressed.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def filter_avail(filter_code: int) -> bool:
 
 
 def is_scale(dset: ids.DatasetID) -> bool:
-    """Whether a dataset is a dimension scale.
+    """Return whether a dataset is a dimension scale.
 
     Raises
     ------
@@ -77,16 +77,16 @@ def is_scale(dset: ids.DatasetID) -> bool:
 
 
 def silence_errors() -> None:
-    """Nothing: there is no HDF5 library that prints errors."""
+    """Do nothing: there is no HDF5 library that prints errors."""
 
 
 def with_phil(function: F) -> F:
-    """The function as it is: files have locks of their own."""
+    """Return the function as it is: files have locks of their own."""
     return function
 
 
 def contents() -> dict[str, dict[str, Any]]:
-    """Names and what they are, by the name of the module below ``h5py``."""
+    """Return the names and what they are, by the name of the module below ``h5py``."""
     types_ = {name: getattr(dtypes, name) for name in dtypes.__all__ if name.endswith("_dtype")}
     named: dict[str, dict[str, Any]] = {
         "_errors": {"silence_errors": silence_errors, "unsilence_errors": silence_errors},

@@ -1,4 +1,4 @@
-"""What makes groups and attributes mappings: h5py's views of keys, values and items, and visits of all below a group.
+"""Groups and attributes are mappings: they have h5py's views of keys, values and items, and visit all below a group.
 
 Knows: Python's mapping protocol, h5py's reprs, nodes of the tree. Does not know: objects, data.
 """
@@ -71,15 +71,15 @@ class MappingHDF5(Mapping[str, Any]):
     """A mapping whose views have h5py's classes and reprs."""
 
     def keys(self) -> KeysViewHDF5:
-        """The names, in the order of iteration."""
+        """Return the names, in the order of iteration."""
         return KeysViewHDF5(self)
 
     def values(self) -> ValuesViewHDF5:
-        """The objects, in the order of iteration."""
+        """Return the objects, in the order of iteration."""
         return ValuesViewHDF5(self)
 
     def items(self) -> ItemsViewHDF5:
-        """Pairs of name and object."""
+        """Return pairs of name and object."""
         return ItemsViewHDF5(self)
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -123,7 +123,7 @@ class Visiting:
         return self._visited(lambda path, node: func(path))
 
     def tree(self, *, attributes: bool = False) -> str:
-        """What is below this group, as text with one object in a line.
+        """Return what is below this group, as text with one object in a line.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Visiting:
         return display.tree_of(self, attributes=attributes)
 
     def _ipython_key_completions_(self) -> list[str]:
-        """The names of the members, then the paths of what is further below."""
+        """Return the names of the members, then the paths of what is further below."""
         below: list[str] = []
 
         def note(path: str) -> bool | None:
@@ -168,7 +168,7 @@ class Visiting:
         return [*sorted(self.keys()), *(path for path in below if "/" in path)]
 
     def visititems(self, func: Callable[[str, Any], Any]) -> Any:
-        """As `visit`, with the object as a second argument.
+        """Do as `visit` does, with the object as a second argument.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class Visiting:
         return self._visited(lambda path, node: func(path), links=True)
 
     def visititems_links(self, func: Callable[[str, Any], Any]) -> Any:
-        """As `visit_links`, with the link as a second argument.
+        """Do as `visit_links` does, with the link as a second argument.
 
         Parameters
         ----------
@@ -234,7 +234,8 @@ class Visiting:
 
 
 def _walk(group: GroupNode, prefix: str, seen: set[int], links: bool) -> Iterator[tuple[str, Any]]:
-    """Paths and nodes below a group, parents first, each level by name, each object once; with `links` every link."""
+    """Yield the paths and nodes below a group, parents first, each level by name, each object once; with `links` every
+    link."""
     for name in sorted({**group.children, **group.links} if group.links else group.children):
         node: Any = group.children.get(name)
         if node is None:

@@ -1,4 +1,4 @@
-"""What h5py has beside its classes: `is_hdf5`, `get_config`, `version`.
+"""h5py has these functions beside its classes: `is_hdf5`, `get_config`, `version`.
 
 Knows: the first bytes of files, installed packages. Does not know: open files.
 
@@ -26,7 +26,8 @@ UNLIMITED = 2**64 - 1
 
 
 def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
-    """True for a file that looks like one that `File` or h5py opens: NetCDF classic, or HDF5; or a set of subfiles.
+    """Return True for a file that looks like one that `File` or h5py opens: NetCDF classic, or HDF5; or a set of
+    subfiles.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ _config = Config()
 
 
 def get_config() -> Config:
-    """The one `Config` of this process."""
+    """Return the one `Config` of this process."""
     return _config
 
 

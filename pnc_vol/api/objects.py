@@ -1,4 +1,4 @@
-"""What all objects of a file have in common, named types, and h5py's link classes.
+"""`HLObject` has what all objects of a file have in common; named types and h5py's link classes are here, too.
 
 Knows: ids, attributes. Does not know: groups, datasets and files; their classes are registered here when they are
 defined (`stands_for`), so that an object can give its parent and its file without a cycle of imports.
@@ -59,12 +59,12 @@ def stands_for(what: What) -> Callable[[C], C]:
 
 
 def class_of(what: What) -> Any:
-    """The class of a kind of object."""
+    """Return the class of a kind of object."""
     return _classes[what]
 
 
 def wrap(handle: Handle, node: Any) -> Any:
-    """The object of a node: a group, a dataset or a named type.
+    """Return the object of a node: a group, a dataset or a named type.
 
     Parameters
     ----------
@@ -116,12 +116,12 @@ class HLObject:
         return self._by_links() or node.path
 
     def _by_links(self) -> str | None:
-        """The path by which links led to the object, if they still do."""
+        """Return the path by which links led to the object, if they still do."""
         reached, node = getattr(self._id, "reached", None), self._id.node
         return reached if reached is not None and paths.lookup(node.tree.root, reached) is node else None
 
     def _named(self, made: Any, name: object) -> Any:
-        """`made`, which remembers by which path it was reached from here, if links are on it."""
+        """Return `made`, which remembers by which path it was reached from here, if links are on it."""
         own_id: Any = self._id
         if name is not None and (own_id.reached is not None or own_id.node.tree.links):
             path = paths.asked(own_id.reached or own_id.node.path, name)

@@ -51,7 +51,7 @@ def open_handle(given: Given) -> Handle:
 
 
 def root_in_memory(file_image: Any, keywords: dict[str, Any]) -> MemoryDriver:
-    """The driver of a file that is kept in memory; see `File.in_memory`.
+    """Return the driver of a file that is kept in memory; see `File.in_memory`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""`patch`, which puts this package in the place of h5py, and the modules that stand for h5py's.
+"""`patch` puts this package, and modules that stand for h5py's, in the place of h5py.
 
 Knows: ``sys.modules``, what h5py's modules hold (`lowlevel`). Does not know: files.
 
@@ -51,7 +51,7 @@ class _H5py(Standin):
 
 @functools.cache
 def _standins() -> dict[str, types.ModuleType]:
-    """The modules that stand for h5py and for the submodules that its users import."""
+    """Return the modules that stand for h5py and for the submodules that its users import."""
     package = sys.modules["pnc_vol"]
     found = lowlevel.contents()
     links = found.pop("_hl.links")
@@ -81,7 +81,7 @@ def _standins() -> dict[str, types.ModuleType]:
 
 
 def submodule(name: str) -> types.ModuleType:
-    """A module of h5py that this package stands for, such as ``"h5t"``."""
+    """Return a module of h5py that this package stands for, such as ``"h5t"``."""
     return _standins()[f"h5py.{name}"]
 
 

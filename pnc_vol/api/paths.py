@@ -1,4 +1,4 @@
-"""How a name leads to an object: h5py's path rules over the tree.
+"""A name leads to an object by h5py's path rules over the tree.
 
 Knows: ``/``, ``.``, bytes, trailing slashes. Does not know: users' objects, sessions, data.
 
@@ -38,7 +38,7 @@ class Outside(NamedTuple):
 
 
 def text_of(name: object, *, stored: bool = False) -> str:
-    """The name as text.
+    """Return the name as text.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def text_of(name: object, *, stored: bool = False) -> str:
 
 
 def components(name: str) -> list[str]:
-    """The parts of a path that count.
+    """Return the parts of a path that count.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def components(name: str) -> list[str]:
 
 
 def asked(base: str, name: object) -> str:
-    """The absolute path that a name means in the group of the path `base`, whatever links are on the way.
+    """Return the absolute path that a name means in the group of the path `base`, whatever links are on the way.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def _start(group: GroupNode, name: str) -> GroupNode:
 
 
 def lookup(group: GroupNode, name: object) -> Any:
-    """The object of that name, or None; an `Outside` if it is in another file."""
+    """Return the object of that name, or None; an `Outside` if it is in another file."""
     text = text_of(name, stored=True)
     if not text:
         return None
@@ -107,7 +107,7 @@ def lookup(group: GroupNode, name: object) -> Any:
 
 
 def find(group: GroupNode, name: object) -> Any:
-    """The object of that name.
+    """Return the object of that name.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _missing(node: Any, part: str, text: str) -> NotFoundError:
 
 
 def missing(group: GroupNode, name: object, message: str) -> NotFoundError:
-    """The error for a path that leads nowhere; it offers names that are nearly the last one."""
+    """Return the error for a path that leads nowhere; it offers names that are nearly the last one."""
     *above, leaf = components(text_of(name, stored=True))
     node = lookup(group, "/".join(above)) if above else group
     among = (node.children, node.links) if isinstance(node, GroupNode) else ()
@@ -155,7 +155,7 @@ def missing(group: GroupNode, name: object, message: str) -> NotFoundError:
 
 
 def _through_links(group: GroupNode, text: str, steps: int) -> Any:
-    """The object of a path that has links in it; None if there is none."""
+    """Return the object of a path that has links in it; None if there is none."""
     if not group.tree.links:
         return None
     # Links are rare: not loaded with the package.
@@ -184,7 +184,7 @@ def _through_links(group: GroupNode, text: str, steps: int) -> Any:
 
 
 def link_of(group: GroupNode, name: object) -> tuple[GroupNode, str] | None:
-    """The group and the name of a link, which may lead nowhere; None if there is no such member."""
+    """Return the group and the name of a link, which may lead nowhere; None if there is no such member."""
     parts = components(text_of(name, stored=True))
     if not parts:
         return None
@@ -224,7 +224,7 @@ class Slot(NamedTuple):
             raise error(f"Unable to {what} {self.asked!r} (name already exists); delete it first or use another name")
 
     def open(self) -> GroupNode:
-        """The parent of the new object; missing groups are made."""
+        """Return the parent of the new object; missing groups are made."""
         group = self.group
         for name in self.missing:
             group = group.tree.add_group(group, name)
@@ -232,7 +232,7 @@ class Slot(NamedTuple):
 
 
 def _linked_group(node: GroupNode, part: str, what: str, text: str) -> Any:
-    """The group that a link leads to; None if there is no link.
+    """Return the group that a link leads to; None if there is no link.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def _linked_group(node: GroupNode, part: str, what: str, text: str) -> Any:
 
 
 def slot(group: GroupNode, name: object, what: str) -> Slot:
-    """Where an object of that name would go.
+    """Return where an object of that name would go.
 
     Raises
     ------

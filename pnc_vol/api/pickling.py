@@ -1,4 +1,4 @@
-"""Handles that travel: a pickle of an object of a file that is open for reading, and what opens the file again from it.
+"""Handles can be pickled if their file is open for reading; the pickle opens the file again.
 
 Knows: the arguments that a file was opened with, paths of objects. Does not know: pickles; bytes of files.
 
@@ -25,7 +25,7 @@ __all__ = ["reduced", "reopened"]
 
 
 def reduced(oid: ObjectID) -> tuple[Any, ...]:
-    """What a pickle keeps of an object's id: `reopened`, and its arguments.
+    """Return what a pickle keeps of an object's id: `reopened`, and its arguments.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def reduced(oid: ObjectID) -> tuple[Any, ...]:
 
 
 def reopened(whole: bool, path: str, keywords: Mapping[str, Any], name: str) -> ObjectID:
-    """The id of an object, or of the `whole` file, in a file that is opened for reading.
+    """Return the id of an object, or of the `whole` file, in a file that is opened for reading.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def reopened(whole: bool, path: str, keywords: Mapping[str, Any], name: str) -> 
 
 
 def _reason(handle: Handle) -> str:
-    """Why nobody could open the file again as it was opened here; "" if that can be done."""
+    """Return why nobody could open the file again as it was opened here; "" if that can be done."""
     given = handle.given
     if handle.writable:
         return "its file is open for writing, and what is posted stays with this process; open it with mode 'r'"

@@ -1,4 +1,4 @@
-"""Posting by name: ``iput`` and ``iget``, one subarray or many, and collective reads.
+"""``iput`` and ``iget`` post by name, one subarray or many; collective reads are here, too.
 
 Knows: selections, the session's verbs. Does not know: when a request is carried out.
 """
@@ -27,12 +27,12 @@ Shape = tuple[int, ...]
 
 
 def has_text(args: Any) -> bool:
-    """Whether there are field names in an index."""
+    """Return whether there are field names in an index."""
     return any(isinstance(arg, str) for arg in (args if isinstance(args, tuple) else (args,)))
 
 
 def _decomposed(shape: Shape | None, args: Any) -> Selection | None:
-    """The selection of a `Decomposition` as an index; None for any other index."""
+    """Return the selection of a `Decomposition` as an index; None for any other index."""
     # Not loaded with the package: a program that has a decomposition has loaded it.
     from pnc_vol.extents.decomposition import Decomposition
 
@@ -40,7 +40,7 @@ def _decomposed(shape: Shape | None, args: Any) -> Selection | None:
 
 
 def source(shape: Shape | None, args: Any) -> Selection:
-    """The selection of a read.
+    """Return the selection of a read.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def source(shape: Shape | None, args: Any) -> Selection:
 
 
 def target(shape: Shape | None, args: Any) -> Selection:
-    """The selection of a write.
+    """Return the selection of a write.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def target(shape: Shape | None, args: Any) -> Selection:
 
 
 def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
-    """As `select`, with the rarer kinds of index of h5py; text among them raises `for_text`."""
+    """Do as `select` does, with the rarer kinds of index of h5py; text among them raises `for_text`."""
     from pnc_vol.extents import selection
 
     try:
@@ -89,7 +89,7 @@ def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
 
 
 def check_scalar(args: Any, node: DatasetNode) -> Any:
-    """What reading an empty dataset gives; None for a scalar that is read whole.
+    """Return what reading an empty dataset gives; None for a scalar that is read whole.
 
     Raises
     ------

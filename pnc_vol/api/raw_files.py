@@ -1,4 +1,4 @@
-"""External data: datasets whose elements lie in raw files, one after another, as the machine has them.
+"""The elements of an external dataset lie in raw files, one after another, in native form.
 
 Knows: segments of raw files, the system. Does not know: markers, NetCDF.
 
@@ -43,7 +43,7 @@ PIECE = 16 << 20
 
 
 def segments_of(external: Any, nbytes: int) -> tuple[Segment, ...]:
-    """What ``create_dataset(external=...)`` was given.
+    """Return what ``create_dataset(external=...)`` was given.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def segments_of(external: Any, nbytes: int) -> tuple[Segment, ...]:
 
 
 def shown(segments: tuple[Segment, ...]) -> list[tuple[str, int, int]]:
-    """What ``ds.external`` gives."""
+    """Return what ``ds.external`` gives."""
     return [(file, offset, UNLIMITED if nbytes is None else nbytes) for file, offset, nbytes in segments]
 
 
@@ -120,7 +120,7 @@ class _Files:
         raise SourceError(f"{self.node.path!r}: there is no raw file {name!r}; it comes into being when it is written")
 
     def _where(self, at: int, nbytes: int) -> Iterator[tuple[int, int, int, int]]:
-        """Descriptor, offset, first byte of the memory, and bytes of each part of a range."""
+        """Yield the descriptor, offset, first byte of the memory, and bytes of each part of a range."""
         first = done = 0
         for file, offset, size in self.node.away.segments:
             skip = max(0, at + done - first)
@@ -144,7 +144,7 @@ class _Files:
 
 
 def read(oid: DatasetID, selection: Selection) -> Array:
-    """The elements of a selection.
+    """Return the elements of a selection.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def write(oid: DatasetID, selection: Selection, values: Any, fields: tuple[str, 
 
 
 def in_memory_form(values: Any, dtype: np.dtype[Any], on_overflow: Any, name: str) -> Array:
-    """Values as the machine has them, of exactly that type.
+    """Return values as the machine has them, of exactly that type.
 
     Raises
     ------

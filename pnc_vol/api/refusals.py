@@ -1,4 +1,4 @@
-"""Why something cannot be stored: what the version of the file does not have, and what to store instead.
+"""`say_instead` explains why something cannot be stored, and what to store instead.
 
 Knows: Python's and numpy's types, nodes. Does not know: how anything is stored. Loaded when
 there is an error to explain, or a file of an older version.
@@ -112,7 +112,7 @@ def _instead(value: Any, dtype: Any) -> str:
 
 
 def _odd_item(value: Any, depth: int = 0) -> Any:
-    """The first item that is neither text nor an ordinary number; "" if there is none."""
+    """Return the first item that is neither text nor an ordinary number; "" if there is none."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind != "O":
             return ""

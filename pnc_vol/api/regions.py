@@ -1,4 +1,4 @@
-"""``obj.ref`` and ``ds.regionref``: references to objects, and to elements of a dataset.
+"""``obj.ref`` and ``ds.regionref`` make references to objects, and to elements of a dataset.
 
 Knows: selections, the JSON of a region. Does not know: how references are stored.
 """
@@ -22,7 +22,7 @@ __all__ = ["RegionProxy", "reference"]
 
 
 def reference(node: Any) -> Reference:
-    """A reference to the object of a node."""
+    """Return a reference to the object of a node."""
     return Reference(node.path, node)
 
 
@@ -52,12 +52,12 @@ class RegionProxy:
         return RegionReference(node.path, node, region_of(select(node.shape, args)))
 
     def shape(self, ref: RegionReference) -> tuple[int, ...] | None:
-        """Shape of the dataset that a reference points into."""
+        """Return the shape of the dataset that a reference points into."""
         session = self._id.check()
         found: Any = find(session.defs.tree.root, ref.path)
         shape: tuple[int, ...] | None = found.shape
         return shape
 
     def selection(self, ref: RegionReference) -> tuple[int, ...]:
-        """Shape of what a reference selects."""
+        """Return the shape of what a reference selects."""
         return region_selection(self.shape(ref) or (), ref).result_shape

@@ -1,4 +1,4 @@
-"""The attributes that HDF5 keeps for dimension scales: `CLASS`, `NAME`, `REFERENCE_LIST` and `DIMENSION_LIST`.
+"""HDF5 keeps these attributes for dimension scales: `CLASS`, `NAME`, `REFERENCE_LIST` and `DIMENSION_LIST`.
 
 Knows: scales and axes of the tree, h5py's form of these attributes. Does not know: `AttributeManager`, files.
 
@@ -39,7 +39,7 @@ _uses: WeakKeyDictionary[Tree, tuple[int, Uses]] = WeakKeyDictionary()
 
 
 def present(node: Any) -> tuple[str, ...]:
-    """Names of the attributes that are derived for an object, sorted.
+    """Return the names of the attributes that are derived for an object, sorted.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def present(node: Any) -> tuple[str, ...]:
 
 
 def derived(node: Any, name: str) -> Attribute | None:
-    """A derived attribute, in the form in which h5py shows it; None if the object has none of that name."""
+    """Return a derived attribute, in the form in which h5py shows it; None if the object has none of that name."""
     if name not in present(node):
         return None
     if name in ("CLASS", "NAME"):
@@ -157,7 +157,7 @@ def _make(node: DatasetNode) -> None:
 
 
 def _text(value: Any) -> str | None:
-    """A text given as `str`, bytes, or a scalar of these; None for all else."""
+    """Return a text given as `str`, bytes, or a scalar of these; None for all else."""
     if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
     if isinstance(value, bytes):
@@ -170,7 +170,7 @@ def _reference(node: DatasetNode) -> Reference:
 
 
 def _uses_of(scale: DatasetNode) -> list[tuple[DatasetNode, int]]:
-    """The datasets, with the number of the axis, that a scale is attached to."""
+    """Return the datasets, with the number of the axis, that a scale is attached to."""
     tree = scale.tree
     known = _uses.get(tree)
     if known is None or known[0] != tree.version:
@@ -192,7 +192,7 @@ def _attachments(tree: Tree) -> Iterator[tuple[DatasetNode, int, DatasetNode]]:
 
 
 def _scales(node: DatasetNode, value: Any) -> list[list[DatasetNode]] | None:
-    """The scales of each axis that a `DIMENSION_LIST` names; None if it does not name scales of this dataset."""
+    """Return the scales of each axis that a `DIMENSION_LIST` names; None if it does not name scales of this dataset."""
     try:
         rows = [list(row) for row in value]
     except TypeError:

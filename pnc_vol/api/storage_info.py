@@ -1,4 +1,4 @@
-"""What ``ds.id`` shows of how a dataset is stored: type, space, creation properties. Read, never changed.
+"""``ds.id`` shows how a dataset is stored: type, space, creation properties. They are read, never changed.
 
 Knows: nodes of the tree, h5py's names for what is asked. Does not know: HDF5's objects; these are values.
 
@@ -69,11 +69,11 @@ class StoredType:
     dtype: np.dtype[Any]
 
     def py_dtype(self) -> np.dtype[Any]:
-        """The same as a dtype."""
+        """Return the same as a dtype."""
         return self.dtype
 
     def get_class(self) -> int:
-        """One of `CLASSES`. A bool is an enum and a complex number a compound, as h5py stores them in HDF5."""
+        """Return one of `CLASSES`. A bool is an enum and a complex number a compound, as h5py stores them in HDF5."""
         dtype = self.dtype
         for check, name in (
             (check_string_dtype, "STRING"), (check_vlen_dtype, "VLEN"), (check_enum_dtype, "ENUM"),
@@ -87,16 +87,16 @@ class StoredType:
         return CLASSES[kinds.get(dtype.kind, "OPAQUE") if dtype.names is None else "COMPOUND"]
 
     def get_size(self) -> int:
-        """Bytes of an element in memory."""
+        """Return the number of bytes of an element in memory."""
         return self.dtype.itemsize
 
     def is_variable_str(self) -> bool:
-        """Whether the elements are strings of varying length."""
+        """Return whether the elements are strings of varying length."""
         info = check_string_dtype(self.dtype)
         return info is not None and bool(info.length is None)
 
     def get_cset(self) -> int:
-        """``h5t.CSET_ASCII`` or ``CSET_UTF8``.
+        """Return ``h5t.CSET_ASCII`` or ``CSET_UTF8``.
 
         Raises
         ------
@@ -109,15 +109,15 @@ class StoredType:
         return int(info.encoding == "utf-8")
 
     def get_strpad(self) -> int:
-        """``h5t.STR_NULLTERM`` for strings of varying length, else ``STR_NULLPAD``."""
+        """Return ``h5t.STR_NULLTERM`` for strings of varying length, else ``STR_NULLPAD``."""
         return 0 if self.is_variable_str() else 1
 
     def committed(self) -> bool:
-        """False: it is no named type."""
+        """Return False: it is no named type."""
         return False
 
     def equal(self, other: Any) -> bool:
-        """Whether the other type is the same."""
+        """Return whether the other type is the same."""
         return bool(self == other)
 
     def __eq__(self, other: object) -> bool:
@@ -148,7 +148,7 @@ class Space:
         return self.rank
 
     def get_simple_extent_dims(self, maxdims: bool = False) -> tuple[int | None, ...]:
-        """The shape, or with `maxdims` how far it may grow."""
+        """Return the shape, or with `maxdims` how far it may grow."""
         return (self.maxshape or self.shape or ()) if maxdims else self.shape or ()
 
     def get_simple_extent_npoints(self) -> int:
@@ -156,11 +156,11 @@ class Space:
         return 0 if self.shape is None else prod(self.shape)
 
     def get_simple_extent_type(self) -> int:
-        """``h5s.NULL``, ``SCALAR`` or ``SIMPLE``."""
+        """Return ``h5s.NULL``, ``SCALAR`` or ``SIMPLE``."""
         return 2 if self.shape is None else int(bool(self.shape))
 
     def is_simple(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
 
@@ -182,11 +182,11 @@ class CreationProperties:
     fill_time: str = "ifset"
 
     def get_layout(self) -> int:
-        """``h5d.CHUNKED`` if `chunks` were asked for, else ``h5d.CONTIGUOUS``."""
+        """Return ``h5d.CHUNKED`` if `chunks` were asked for, else ``h5d.CONTIGUOUS``."""
         return 1 if self.chunks is None else 2
 
     def get_chunk(self) -> Shape:
-        """The chunk shape.
+        """Return the chunk shape.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class CreationProperties:
         return self.chunks
 
     def get_nfilters(self) -> int:
-        """How many filters were asked for; none is applied."""
+        """Return how many filters were asked for; none is applied."""
         return len(self.filters)
 
     def get_filter(self, index: int) -> tuple[int, int, tuple[int, ...], bytes]:
@@ -207,12 +207,12 @@ class CreationProperties:
         return number, 1, (), name.encode()
 
     def get_filter_by_id(self, number: int) -> tuple[int, tuple[int, ...], bytes] | None:
-        """Flags, settings and name of a filter; None if it was not asked for."""
+        """Return flags, settings and name of a filter; None if it was not asked for."""
         found = [name for name, filter_id in self.filters.items() if filter_id == number]
         return (1, (), found[0].encode()) if found else None
 
     def fill_value_defined(self) -> int:
-        """``h5d.FILL_VALUE_DEFAULT`` or ``FILL_VALUE_USER_DEFINED``."""
+        """Return ``h5d.FILL_VALUE_DEFAULT`` or ``FILL_VALUE_USER_DEFINED``."""
         return 2 if self.has_fill else 1
 
     def get_fill_value(self, value: Any) -> None:
@@ -220,11 +220,11 @@ class CreationProperties:
         value[...] = self.fillvalue
 
     def get_fill_time(self) -> int:
-        """``h5d.FILL_TIME_ALLOC``, ``FILL_TIME_NEVER`` or ``FILL_TIME_IFSET``, as it was asked for."""
+        """Return ``h5d.FILL_TIME_ALLOC``, ``FILL_TIME_NEVER`` or ``FILL_TIME_IFSET``, as it was asked for."""
         return ("alloc", "never", "ifset").index(self.fill_time)
 
     def get_external_count(self) -> int:
-        """How many raw files hold the data."""
+        """Return how many raw files hold the data."""
         return 0
 
 
@@ -240,11 +240,11 @@ class ElsewhereProperties(CreationProperties):
     maps: Sequence[Any] = ()
 
     def get_layout(self) -> int:
-        """``h5d.VIRTUAL`` or ``CONTIGUOUS``."""
+        """Return ``h5d.VIRTUAL`` or ``CONTIGUOUS``."""
         return 3 if self.raw is None else 1
 
     def get_external_count(self) -> int:
-        """How many raw files hold the data."""
+        """Return how many raw files hold the data."""
         return len(self.raw or ())
 
     def get_external(self, index: int = 0) -> tuple[bytes, int, int]:
@@ -253,23 +253,23 @@ class ElsewhereProperties(CreationProperties):
         return name.encode("utf-8", "surrogateescape"), offset, size
 
     def get_virtual_count(self) -> int:
-        """How many sources there are."""
+        """Return how many sources there are."""
         return len(self.maps)
 
     def get_virtual_filename(self, index: int = 0) -> str:
-        """The file of a source."""
+        """Return the file of a source."""
         return str(self.maps[index].file_name)
 
     def get_virtual_dsetname(self, index: int = 0) -> str:
-        """The path of a source in its file."""
+        """Return the path of a source in its file."""
         return str(self.maps[index].dset_name)
 
     def get_virtual_vspace(self, index: int = 0) -> Space:
-        """The elements that show a source."""
+        """Return the elements that show a source."""
         return self.maps[index].vspace  # type: ignore[no-any-return]
 
     def get_virtual_srcspace(self, index: int = 0) -> Space:
-        """The elements of a source that are shown."""
+        """Return the elements of a source that are shown."""
         return self.maps[index].src_space  # type: ignore[no-any-return]
 
 
@@ -290,11 +290,11 @@ class AccessProperties:
         return os.fsencode(text.replace("${ORIGIN}", self.folder))
 
     def get_efile_prefix(self) -> bytes:
-        """Where raw files are looked for first."""
+        """Return where raw files are looked for first."""
         return self._prefix("efile_prefix")
 
     def get_virtual_prefix(self) -> bytes:
-        """Where files of virtual datasets are looked for first."""
+        """Return where files of virtual datasets are looked for first."""
         return self._prefix("virtual_prefix")
 
 
@@ -308,14 +308,14 @@ class GroupProperties:
     tracked: bool
 
     def get_link_creation_order(self) -> int:
-        """``h5p.CRT_ORDER_TRACKED | CRT_ORDER_INDEXED``, or 0."""
+        """Return ``h5p.CRT_ORDER_TRACKED | CRT_ORDER_INDEXED``, or 0."""
         return TRACKED | INDEXED if self.tracked else 0
 
     get_attr_creation_order = get_link_creation_order
 
 
 def creation_properties(node: DatasetNode) -> CreationProperties:
-    """The creation properties that were given for a dataset."""
+    """Return the creation properties that were given for a dataset."""
     return CreationProperties(
         chunks_of(node),
         dict(filters_of(node)),
@@ -326,7 +326,7 @@ def creation_properties(node: DatasetNode) -> CreationProperties:
 
 
 def storage_size(node: Any) -> int:
-    """Bytes that the elements of a dataset take in the file, those not flushed yet included."""
+    """Return the number of bytes that the elements of a dataset take in the file, those not flushed yet included."""
     if node.parts:
         return sum(map(storage_size, node.parts.values()))
     return 0 if node.shape is None else prod(node.shape) * int(node.element.itemsize)

@@ -1,4 +1,4 @@
-"""``ds.astype(...)``, ``ds.asstr(...)``, ``ds.fields(...)``: a dataset read through a conversion, or in part.
+"""``ds.astype(...)``, ``ds.asstr(...)`` and ``ds.fields(...)`` read a dataset through a conversion, or in part.
 
 Knows: that a dataset can be read. Does not know: how.
 
@@ -30,7 +30,7 @@ __all__ = ["AsStrView", "AsTypeView", "FieldsView", "cast", "fields_of", "read_i
 
 
 def cast(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """What was read, as another type.
+    """Return what was read, as another type.
 
     Raises
     ------
@@ -166,7 +166,7 @@ class FieldsView(AbstractView):
 
 
 def split_names(args: Any) -> tuple[Any, tuple[str, ...]]:
-    """An index without the field names in it, and the names."""
+    """Return an index without the field names in it, and the names."""
     if isinstance(args, str):
         return (), (args,)
     if isinstance(args, tuple) and any(isinstance(arg, str) for arg in args):
@@ -176,7 +176,7 @@ def split_names(args: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def fields_of(dtype: np.dtype[Any], names: Sequence[str], *, writing: bool = False) -> np.dtype[Any]:
-    """The compound of some fields of a type.
+    """Return the compound of some fields of a type.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def read_into(dset: Dataset, dest: npt.NDArray[Any], source_sel: Any, dest_sel: 
 
 
 def taken_from(source: npt.NDArray[Any], source_sel: Any) -> npt.NDArray[Any]:
-    """The part of an array that `Dataset.write_direct` writes.
+    """Return the part of an array that `Dataset.write_direct` writes.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Virtual datasets: which part of which dataset goes where, and the dataset in a file that is made of that plan.
+"""A `VirtualLayout` maps parts of other datasets into a virtual dataset, which is made of it in a file.
 
 Knows: shapes and selections, h5py's classes. Does not know: how sources are read
 (`virtual_data`), raw files (`raw_files`).
@@ -104,7 +104,7 @@ class VirtualSource:
         return self._whole if self.selection is None else self.selection.result_shape
 
     def __getitem__(self, key: Any) -> VirtualSource:
-        """A part of the source, by the indices of a dataset.
+        """Return a part of the source, by the indices of a dataset.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class VirtualSource:
         return part
 
     def region(self) -> Hyperslab:
-        """The elements that are shown."""
+        """Return the elements that are shown."""
         return _region(self._whole, self._key)
 
 
@@ -171,7 +171,7 @@ class VirtualLayout:
         self.sources.append(made)
 
     def sources_in(self, filename: str) -> tuple[SourceMapping, ...]:
-        """The sources of a dataset in that file.
+        """Return the sources of a dataset in that file.
 
         Raises
         ------
@@ -184,7 +184,7 @@ class VirtualLayout:
 
 
 def _region(shape: Shape, key: Any) -> Hyperslab:
-    """The elements that an index selects; a slice that ends at ``UNLIMITED`` has no end."""
+    """Return the elements that an index selects; a slice that ends at ``UNLIMITED`` has no end."""
     chosen = select(shape, key)
     if chosen.listed is not None:
         raise SelectionValueError(
@@ -207,7 +207,7 @@ def _region(shape: Shape, key: Any) -> Hyperslab:
 
 
 def _by_axis(key: Any, rank: int) -> list[Any]:
-    """What an index says of each axis."""
+    """Return what an index says of each axis."""
     parts = list(key) if isinstance(key, tuple) else [key]
     at = next((i for i, part in enumerate(parts) if part is Ellipsis), None)
     if at is not None:
@@ -235,7 +235,7 @@ def _step(key: Any, axis: int, rank: int) -> int:
 def building(
     group: Group, name: Any, shape: Any, dtype: Any, maxshape: Any = None, fillvalue: Any = None
 ) -> Iterator[VirtualLayout]:
-    """A layout whose dataset is made at the end of the ``with`` block."""
+    """Yield a layout whose dataset is made at the end of the ``with`` block."""
     layout = VirtualLayout(shape, dtype, maxshape, group.file.filename)
     yield layout
     make_virtual(group, name, layout, fillvalue)
@@ -259,7 +259,7 @@ def make_virtual(group: Group, name: Any, layout: VirtualLayout, fillvalue: Any)
 
 
 def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes | None:
-    """A fill value as one element in memory.
+    """Return a fill value as one element in memory.
 
     Raises
     ------

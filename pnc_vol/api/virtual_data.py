@@ -1,4 +1,4 @@
-"""Reading and writing virtual datasets, where their sources are.
+"""Virtual datasets are read and written where their sources are.
 
 Knows: regions, how a source is opened (`linking`). Does not know: markers, how a plan is made (`virtual`).
 
@@ -78,7 +78,7 @@ class _Sources:
         self.closing.close()
 
     def dataset(self, file: str, name: str) -> Any:
-        """The dataset of that name; None if it is not there."""
+        """Return the dataset of that name; None if it is not there."""
         if file not in self.files:
             self.files[file] = self._file(file)
         opened = self.files[file]
@@ -91,7 +91,7 @@ class _Sources:
         return found
 
     def _file(self, name: str) -> Any:
-        """The file of that name; None if there is none."""
+        """Return the file of that name; None if there is none."""
         handle = self.oid.handle
         if name == ".":
             return class_of("file")(self.oid)
@@ -112,7 +112,7 @@ class _Sources:
         return found
 
     def found(self, shape: Shape, asked: list[Indices]) -> Iterator[_Found]:
-        """The sources that are there, of elements that are asked for; no others are opened."""
+        """Yield the sources that are there, of elements that are asked for; no others are opened."""
         for source in self.node.away.sources:
             if not source.is_numbered:
                 if source.to.unlimited < 0 and not _meet(asked, source.to.indices()):
@@ -133,12 +133,12 @@ class _Sources:
 
 
 def _meet(asked: Sequence[Indices], there: Sequence[Indices]) -> bool:
-    """Whether two regions have an element in common."""
+    """Return whether two regions have an element in common."""
     return all(len(common(one, other)[0]) for one, other in zip(asked, there, strict=True))
 
 
 def _with_number(name: str, number: int) -> str:
-    """A name with the number of a block in the place of ``%b``; ``%%`` is a percent sign, as in HDF5."""
+    """Return a name with the number of a block in the place of ``%b``; ``%%`` is a percent sign, as in HDF5."""
     return re.sub("%[b%]", lambda found: str(number) if found[0] == "%b" else "%", name)
 
 
@@ -147,7 +147,7 @@ def _plain(name: str) -> str:
 
 
 def current_shape(oid: DatasetID) -> Shape:
-    """The shape that a virtual dataset has by its sources: that of an unlimited one is as long as they are."""
+    """Return the shape that a virtual dataset has by its sources: that of an unlimited one is as long as they are."""
     node: Any = oid.node
     away = node.away
     shape = list(away.shape)
@@ -164,7 +164,7 @@ def current_shape(oid: DatasetID) -> Shape:
 
 
 def _end(sources: _Sources, source: SourceMapping, axis: int) -> int:
-    """How long an axis is at least, by one source."""
+    """Return how long an axis is at least, by one source."""
     if source.to.unlimited != axis:
         return source.to.ends()[axis]
     along: Any = source.to.axes[axis]
@@ -178,7 +178,7 @@ def _end(sources: _Sources, source: SourceMapping, axis: int) -> int:
 
 
 def _blocks(source: SourceMapping, dataset: Any) -> int:
-    """Blocks of a source without limit."""
+    """Return blocks of a source without limit."""
     along = source.of.axes[source.of.unlimited]
     assert isinstance(along, Evenly)
     return along.whole(dataset.shape[source.of.unlimited])
@@ -202,7 +202,7 @@ class _Piece(NamedTuple):
 
 
 def _asked(selection: Selection) -> list[Indices]:
-    """The indices of a selection along each axis."""
+    """Return the indices of a selection along each axis."""
     return [
         selection.index
         if axis == selection.axis and selection.index is not None
@@ -214,7 +214,7 @@ def _asked(selection: Selection) -> list[Indices]:
 
 
 def _piece(found: _Found, asked: list[Indices]) -> _Piece | None:
-    """What a source has of what is asked for; None if that is nothing."""
+    """Return what a source has of what is asked for; None if that is nothing."""
     source, number, dataset = found
     blocks = 0
     if source.to.unlimited >= 0 and number < 0:
@@ -242,7 +242,7 @@ def _piece(found: _Found, asked: list[Indices]) -> _Piece | None:
 
 
 def _parts(piece: _Piece, itemsize: int) -> Iterator[_Piece]:
-    """A piece in parts of `PIECE` bytes."""
+    """Yield a piece in parts of `PIECE` bytes."""
     counts = [len(part) for part in piece.places]
     axis = next((i for i, n in enumerate(counts) if n > 1), -1)
     rest = itemsize * prod(counts[axis + 1 :])
@@ -259,7 +259,7 @@ def _parts(piece: _Piece, itemsize: int) -> Iterator[_Piece]:
 
 
 def _taken(along: Indices, ordinals: Indices) -> Indices:
-    """Some of the indices of an axis."""
+    """Return some of the indices of an axis."""
     if isinstance(along, range) and isinstance(ordinals, range):
         return along[ordinals.start : ordinals.stop : ordinals.step] if len(ordinals) else range(0)
     found: npt.NDArray[np.int64] = np.asarray(along, np.int64)[_as_index(ordinals)]
@@ -267,12 +267,13 @@ def _taken(along: Indices, ordinals: Indices) -> Indices:
 
 
 def _as_index(part: Indices) -> Any:
-    """What selects the elements along an axis of an array."""
+    """Return what selects the elements along an axis of an array."""
     return slice(part.start, part.stop, part.step) if isinstance(part, range) else part
 
 
 def _source_index(piece: _Piece) -> list[Indices] | None:
-    """The elements of the source along each of its axes; None if the regions have other axes than one another."""
+    """Return the elements of the source along each of its axes; None if the regions have other axes than one
+    another."""
     ours = [axis for axis, part in enumerate(piece.to) if len(part) != 1]
     its = [axis for axis, part in enumerate(piece.of) if len(part) != 1]
     if [len(piece.to[axis]) for axis in ours] != [len(piece.of[axis]) for axis in its]:
@@ -284,7 +285,7 @@ def _source_index(piece: _Piece) -> list[Indices] | None:
 
 
 def _get(dataset: Any, wanted: Sequence[Indices]) -> Array:
-    """Elements of a source: slices and one list are read as they are, of any more lists what is between."""
+    """Return elements of a source: slices and one list are read as they are, of any more lists what is between."""
     keys: list[Any] = []
     later: list[Any] = []
     lists = 0
@@ -307,7 +308,7 @@ def _get(dataset: Any, wanted: Sequence[Indices]) -> Array:
 
 
 def _numbers(piece: _Piece) -> tuple[npt.NDArray[np.int64], ...]:
-    """The elements of the source, one by one, in the order of what is asked for."""
+    """Return the elements of the source, one by one, in the order of what is asked for."""
     grid = np.ix_(*[np.asarray(part, np.int64) for part in piece.ordinals])
     flat = np.ravel_multi_index(grid, [len(part) for part in piece.to]).ravel() if piece.to else np.zeros(1, np.int64)
     there = np.unravel_index(flat, [len(part) for part in piece.of]) if piece.of else ()
@@ -326,7 +327,7 @@ def _scattered(dataset: Any, elements: tuple[npt.NDArray[np.int64], ...]) -> Arr
 
 
 def read(oid: DatasetID, selection: Selection) -> Array:
-    """The elements of a selection.
+    """Return the elements of a selection.
 
     Raises
     ------
@@ -353,7 +354,7 @@ def read(oid: DatasetID, selection: Selection) -> Array:
 
 
 def _empty(dtype: np.dtype[Any]) -> Any:
-    """What objects are where there is no source."""
+    """Return what objects are where there is no source."""
     return b"" if check_string_dtype(dtype) is not None else None
 
 
@@ -374,7 +375,7 @@ def _put(out: Array, places: list[Indices], values: Array) -> None:
 
 
 def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
-    """What a source has, as the type of the virtual dataset; a number that is too large becomes the largest."""
+    """Return what a source has, as the type of the virtual dataset; a number that is too large becomes the largest."""
     source = values.dtype
     if source == dtype:
         return values
@@ -395,7 +396,7 @@ def _refused(source: np.dtype[Any], dtype: np.dtype[Any]) -> Array:
 
 
 def _read_listed(oid: DatasetID, selection: Selection) -> Array:
-    """Elements in any order: what is between the first and the last is read, row by row, and picked."""
+    """Return elements in any order: what is between the first and the last is read, row by row, and picked."""
     node: Any = oid.node
     shape, dtype = selection.shape, node.element.dtype
     wanted = numbers(selection)

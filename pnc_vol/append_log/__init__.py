@@ -1,4 +1,4 @@
-"""Log files that only grow: records that a reader can check, files and folders that are private to a user.
+"""Log files only grow: a reader can check their records, and their files and folders are private to a user.
 
 =================  ===============================================================================
 `records`          a file of records of 64 bytes, each with a CRC: written, and read up to the first that is wrong

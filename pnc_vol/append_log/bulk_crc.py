@@ -1,4 +1,4 @@
-"""CRC-32 of many small pieces of one buffer: compared with what they should be, many at once.
+"""`first_wrong` compares the CRC-32 of many small pieces of one buffer with what they should be, many at once.
 
 Knows: bytes, CRCs. Does not know: records, entries, files.
 
@@ -31,7 +31,7 @@ BLOCK = 4 << 10
 
 
 def first_wrong(data: memoryview, bounds: Int64, crcs: CRCs) -> int:
-    """The first piece that has not the CRC that it should have; their number if all are right.
+    """Return the first piece that has not the CRC that it should have; their number if all are right.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def first_wrong(data: memoryview, bounds: Int64, crcs: CRCs) -> int:
 
 
 def _moved(crcs: CRCs, behind: Int64) -> CRCs:
-    """What each CRC adds to that of bytes which go on for `behind` bytes after its piece."""
+    """Return what each CRC adds to that of bytes which go on for `behind` bytes after its piece."""
     found = crcs.copy()
     for bit in range(int(behind.max()).bit_length()):
         some = np.flatnonzero(behind >> bit & 1)
@@ -79,7 +79,7 @@ def _moved(crcs: CRCs, behind: Int64) -> CRCs:
 
 @cache
 def _over_zeros(bit: int) -> CRCs:
-    """uint32[4, 256]: what each byte of a CRC, in this machine's order, becomes when ``2**bit`` bytes follow."""
+    """Return uint32[4, 256]: what each byte of a CRC, in this machine's order, becomes when ``2**bit`` bytes follow."""
     zeros = bytes(1 << bit)
     none = crc32(zeros)
     tables = np.zeros((4, 256), np.uint32)

@@ -1,4 +1,4 @@
-"""The folder of a job: who may have made it, whether its job still runs, and the note that says where it is.
+"""A job has a private folder; a note says where it is, and a lock whether the job still runs.
 
 Knows: folders, names, locks, owners. Does not know: what is in the files of a folder.
 
@@ -54,12 +54,12 @@ _PATIENCE, _NAP = 200, 0.005
 
 
 def stem_of(path: str) -> str:
-    """The part of a log's name that tells a person which file it belongs to."""
+    """Return the part of a log's name that tells a person which file it belongs to."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(path))[:64] or "file"
 
 
 def name_of_folders(prefix: str, path: str) -> str:
-    """What the names of all folders for a file begin with.
+    """Return what the names of all folders for a file begin with.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class FoldersOfJobs(NamedTuple):
 
 
 def find_folders(system: System, folders: Iterable[str], lock: str) -> FoldersOfJobs:
-    """Which of some folders are private, and whose job still runs.
+    """Return which of some folders are private, and whose job still runs.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def find_folders(system: System, folders: Iterable[str], lock: str) -> FoldersOf
 
 
 def _not_ours(there: os.stat_result) -> str:
-    """Why a folder may be another user's doing, and what to do if it is not; "" if it is this user's alone."""
+    """Return why a folder may be another user's doing, and what to do if it is not; "" if it is this user's alone."""
     if stat.S_ISLNK(there.st_mode):
         return "it is a symbolic link; name the folder that it leads to"
     if not stat.S_ISDIR(there.st_mode):
@@ -179,7 +179,7 @@ def _not_ours(there: os.stat_result) -> str:
 
 
 def is_alive(system: System, folder: str, lock: str) -> bool:
-    """Whether the job of a folder still runs on this machine.
+    """Return whether the job of a folder still runs on this machine.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def is_alive(system: System, folder: str, lock: str) -> bool:
 
 
 def folders_named(system: System, parent: str, begin: str) -> list[str]:
-    """The folders in a folder whose names begin so, sorted.
+    """Return the folders in a folder whose names begin so, sorted.
 
     Raises
     ------
@@ -225,14 +225,14 @@ def remove_folder(system: System, folder: str, first: str) -> None:
 
 
 def noted(system: System, note: str) -> list[str]:
-    """The lines of a note: folders, some with their hosts; none if there is no note, or it cannot be read."""
+    """Return the lines of a note: folders, some with their hosts; none if there is no note, or it cannot be read."""
     with suppress(OSError):
         return _read_note(system, note)
     return []
 
 
 def _read_note(system: System, note: str) -> list[str]:
-    """The lines of a note; none of what is not there, or is no note of ours.
+    """Return the lines of a note; none of what is not there, or is no note of ours.
 
     Raises
     ------
@@ -252,12 +252,12 @@ def _read_note(system: System, note: str) -> list[str]:
 
 
 def noted_folders(system: System, note: str) -> list[str]:
-    """The folders that a note names."""
+    """Return the folders that a note names."""
     return [host_and_folder(line)[1] for line in noted(system, note)]
 
 
 def host_and_folder(line: str) -> tuple[str, str]:
-    """Host and folder of a line; "" for a host that it does not tell."""
+    """Return the host and folder of a line; "" for a host that it does not tell."""
     host, colon, folder = line.partition(":/")
     return (host, f"/{folder}") if colon and "/" not in host else ("", line)
 
@@ -286,7 +286,7 @@ def note_folders(system: System, note: str, lines: Sequence[str], *, durable: bo
 
 
 def notes_about(system: System, path: str, suffix: str) -> list[str]:
-    """The notes that may name folders of a file: of one that has not got its own name yet, all in its folder.
+    """Return the notes that may name folders of a file: of one that has not got its own name yet, all in its folder.
 
     suffix : str, of the names of such notes; see `neighbours`.
     """
@@ -336,7 +336,7 @@ def _change_note(system: System, note: str, change: Callable[[list[str]], list[s
 
 
 def _lock_note(system: System, note: str) -> int:
-    """A descriptor of the note that is locked; -1 if there is no note, or the file system has no locks."""
+    """Return a descriptor of the note that is locked; -1 if there is no note, or the file system has no locks."""
     for _ in range(_PATIENCE):
         fd = -1
         try:
@@ -389,7 +389,7 @@ def mark_replaced(system: System, folder: str) -> None:
 
 
 def is_replaced(system: System, folder: str) -> bool:
-    """Whether the file of the logs or caches in a folder was replaced since."""
+    """Return whether the file of the logs or caches in a folder was replaced since."""
     return exists(system, _mark(folder))
 
 

@@ -1,4 +1,4 @@
-"""A file of records that a reader can check: one header, then records of 64 bytes, appended and never changed.
+"""A file of records can be checked by its reader: one header, then records of 64 bytes, appended and never changed.
 
 Knows: the bytes of such a file. Does not know: files, what the fields of a record mean.
 
@@ -153,7 +153,7 @@ class RecordLog(NamedTuple):
 
 
 def encode_header(form: RecordFormat, header: RecordHeader, slot: int = 0) -> bytes:
-    """The bytes of a header, a multiple of 64, and of an empty slot, of 64 bytes or as many as the format says.
+    """Return the bytes of a header, a multiple of 64, and of an empty slot, of 64 bytes or as many as the format says.
 
     Raises
     ------
@@ -181,12 +181,12 @@ def encode_header(form: RecordFormat, header: RecordHeader, slot: int = 0) -> by
 
 
 def _slots(form: RecordFormat) -> dict[int, int]:
-    """Bytes of the slot in a file of each version that a format may have."""
+    """Return bytes of the slot in a file of each version that a format may have."""
     return {_WITH_SLOT: SLOT_BYTES, _WITH_LARGE_SLOT: form.slot} if form.slot else {_PLAIN: 0}
 
 
 def encode_record(seed: int, kind: int, sequence: int, first: int, *others: int) -> bytes:
-    """One record; nothing is checked.
+    """Return one record; nothing is checked.
 
     Parameters
     ----------
@@ -328,7 +328,8 @@ def decode_records(form: RecordFormat, data: Bytes) -> RecordLog:
 
 
 def _right_crcs(records: memoryview, count: int, seed: int) -> int:
-    """How many records, from the first, have the right CRC: looked at one by one only in a block where one has not.
+    """Return how many records, from the first, have the right CRC: looked at one by one only in a block where one has
+    not.
 
     Bytes that end with their own CRC have the same CRC, whatever they are, and so have so many records: an error in one
     of them always shows, as it would in its own CRC.
@@ -347,7 +348,7 @@ def _right_crcs(records: memoryview, count: int, seed: int) -> int:
 
 
 def decode_header(form: RecordFormat, data: Bytes) -> tuple[RecordHeader, int]:
-    """The header of a file of records, and where the records begin.
+    """Return the header of a file of records, and where the records begin.
 
     Raises
     ------
@@ -380,7 +381,8 @@ def decode_header(form: RecordFormat, data: Bytes) -> tuple[RecordHeader, int]:
 
 
 def crc_of_range(read: ReadData, begin: int, end: int, crc: int = 0) -> int | None:
-    """zlib's CRC-32 of the bytes of a file between two offsets, read piece by piece; None if the file is shorter.
+    """Return zlib's CRC-32 of the bytes of a file between two offsets, read piece by piece; None if the file is
+    shorter.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A file that several ranks of a node share in blocks: where the bytes of one rank stand.
+"""Several ranks of a node share a file in blocks; this module computes where the bytes of one rank are.
 
 Knows: arithmetic. Does not know: files, what the bytes mean. The C library of PnetCDF has the same blocks
 (``nc_burst_buf_shared_logs``).
@@ -17,7 +17,7 @@ SHARED_BLOCK = 8 << 20
 def shared_pieces(
     channel: int, channels: int, offset: int, nbytes: int, *, block: int = SHARED_BLOCK
 ) -> list[tuple[int, int]]:
-    """Where bytes of one rank's log stand in the file that it shares.
+    """Return where bytes of one rank's log stand in the file that it shares.
 
     Parameters
     ----------
@@ -53,18 +53,18 @@ class Share(NamedTuple):
     channels: int
 
     def pieces(self, offset: int, nbytes: int) -> list[tuple[int, int]]:
-        """Where a rank's own bytes stand in the file."""
+        """Return where a rank's own bytes stand in the file."""
         return shared_pieces(self.channel, self.channels, offset, nbytes)
 
     def size_of(self, physical: int) -> int:
-        """Bytes that a rank may have in a file of so many bytes."""
+        """Return the number of bytes that a rank may have in a file of so many bytes."""
         rounds, rest = divmod(physical, self.channels * SHARED_BLOCK)
         return rounds * SHARED_BLOCK + min(max(rest - self.channel * SHARED_BLOCK, 0), SHARED_BLOCK)
 
     def part_of(self, whole: bytes | memoryview) -> bytes:
-        """A rank's own bytes of a whole file."""
+        """Return a rank's own bytes of a whole file."""
         return b"".join(whole[at : at + n] for at, n in self.pieces(0, self.size_of(len(whole))))
 
     def cuts(self, offset: int, end: int) -> bool:
-        """Whether bytes of one post lie in two blocks."""
+        """Return whether bytes of one post lie in two blocks."""
         return offset // SHARED_BLOCK != (end - 1) // SHARED_BLOCK

@@ -1,4 +1,4 @@
-"""The end of a file that grows, through a window of memory; private files and the lock of their writer.
+"""`Tail` appends to a file through a window of memory; private files and the lock of their writer are here, too.
 
 Knows: descriptors, windows. Does not know: what the bytes mean.
 
@@ -61,7 +61,7 @@ def create_private(system: System, path: str, *, exclusive: bool = True) -> int:
 
 
 def lock_of_writer(system: System, path: str) -> int:
-    """A descriptor whose lock says that the writer of a file lives.
+    """Return a descriptor whose lock says that the writer of a file lives.
 
     It is never mapped: while somebody looks into /proc, the windows of a killed process outlive it, and with them
     the locks of what they show.
@@ -194,7 +194,7 @@ class Tail:
             done += nbytes
 
     def pieces(self, offset: int, nbytes: int) -> list[tuple[int, int]]:
-        """Where bytes stand in the file: (offset, nbytes) pairs."""
+        """Return where bytes stand in the file: (offset, nbytes) pairs."""
         return [(offset, nbytes)] if self.share is None else self.share.pieces(offset, nbytes)
 
     def _move(self, end: int, nbytes: int) -> None:

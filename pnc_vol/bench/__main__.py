@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench NAME``: run one benchmark and print what came out.
+"""``python -m pnc_vol.bench NAME`` runs one benchmark and prints its results.
 
 Knows: the benchmarks by name. A benchmark of many ranks starts ``mpiexec`` itself unless it was started by it.
 """
@@ -36,7 +36,7 @@ RANKS = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line."""
     top = argparse.ArgumentParser(prog="python -m pnc_vol.bench", description=__doc__)
     kinds = top.add_subparsers(dest="name", required=True, metavar="NAME")
     for name, (_, about) in SERIAL.items():

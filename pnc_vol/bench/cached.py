@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench coll_perf|ior|flash --cache DIR``: a file in each cycle, then a time of computing.
+"""``python -m pnc_vol.bench coll_perf|ior|flash --cache DIR`` writes a file in each cycle, and computes meanwhile.
 
 The node-local cache beside writing without it, the burst-buffer log, a cache that is never synchronised (flush_none,
 E10's upper bound), and PnetCDF's burst buffer. Guarded file names defer each close to the next cycle, so that what the
@@ -46,7 +46,7 @@ BARS = {
 
 
 def arguments(one: argparse.ArgumentParser, *, cycles: bool = True) -> None:
-    """The options of the cycles; without `cycles` for programs that have those two already."""
+    """Add the options of the cycles; without `cycles` for programs that have those two already."""
     if cycles:
         one.add_argument("--cycles", type=int, default=0, help="with --cache: files, one after another (8)")
         one.add_argument("--delay", type=float, default=0.0, help="with --cache: seconds of computing after each file")
@@ -91,7 +91,7 @@ class _Cycles:
             self.system = {"system": slow}
 
     def peers(self) -> dict[str, Any]:
-        """Peers by name; for one that cannot be had, the reason."""
+        """Return peers by name; for one that cannot be had, the reason."""
         o = self.options
         cache = {"e10_cache": "enable", "e10_cache_path": self.fast, "e10_cache_threads": o.threads, **o.hints}
         wraps = f"trace(file={o.trace!r}) | cache | mpio" if o.trace else "cache | mpio"
@@ -119,7 +119,8 @@ class _Cycles:
         }
 
     def run(self, peer: Any, delay: float, count: int) -> _Times:
-        """Write a file in each cycle, with a time of computing after each one."""
+        """Write files of `specs`, of which this rank writes `parts`, by every peer; the report lists which bars are
+        missing."""
         comm, sessions, seen = self.job.comm, [], 0.0
         paths = [os.path.join(peer.folder, f"cycle_{i}.nc") for i in range(count)]
         for path in paths:
@@ -165,7 +166,8 @@ class _Cycles:
 
 
 def run(job: Job, specs: Mapping[str, Spec], parts: Sequence[Part]) -> list[Result]:
-    """Files of `specs`, of which this rank writes `parts`, by every peer; the report lists which bars are met."""
+    """Write files of `specs`, of which this rank writes `parts`, by every peer; the report lists which bars are
+    missing."""
     with ExitStack() as removed:
         # the folder goes when nobody is in it any more
         cycles = _Cycles(job, specs, parts, removed)
@@ -191,7 +193,7 @@ def run(job: Job, specs: Mapping[str, Spec], parts: Sequence[Part]) -> list[Resu
 
 
 def _report(job: Job, cycles: _Cycles, delay: float, nbytes: int, runs: Mapping[str, Mapping[str, Any]]) -> None:
-    """Bandwidths, what was hidden, and the bars; all ranks take part."""
+    """Report bandwidths, what was hidden, and the bars; all ranks take part."""
     o, compute = job.options, delay * cycles.count
     where = f"emulated, {o.bandwidth:g} MiB/s, {o.latency:g} s a call" if o.bandwidth else cycles.slow
     size = f"{nbytes / cycles.count / 2**20:.1f} MiB"

@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench coll_perf``: one 3-D array in blocks, one per rank, as in ROMIO and E10.
+"""``python -m pnc_vol.bench coll_perf`` writes one 3-D array in blocks, one per rank, as in ROMIO and E10.
 
 ROMIO's: the array is written together and read together; what counts is the write, then the read, without opening and
 closing, which are reported beside them; ``--romio`` takes its array, and its warm-up. E10's (``-i CYCLES``): a file a
@@ -28,7 +28,7 @@ ROMIO = (2176, 1152, 1408)
 
 
 def arguments(one: argparse.ArgumentParser) -> None:
-    """The options of both originals, and the type and the grid."""
+    """Add the options of both originals, and the type and the grid."""
     one.add_argument("-b", "--block", type=int, default=256, help="edge of a rank's block (256)")
     one.add_argument("--shape", type=int, nargs=3, help=f"the whole array instead; ROMIO's is {ROMIO}")
     about = f"ROMIO's array of 13 GiB, {' x '.join(map(str, ROMIO))} int, written and read once before the first round"

@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench conversion``: a netCDF-4 and an HDF5 file of one large variable, converted to CDF-5.
+"""``python -m pnc_vol.bench conversion`` converts a netCDF-4 and an HDF5 file of one large variable to CDF-5.
 
 The netCDF-4 file is what ``nccopy -k cdf5`` takes, which writes the same kind of file; h5repack copies the HDF5 file to
 another HDF5 file, which is the least that a conversion has to do. Both run as programs, and so does pnc_vol: files of
@@ -31,7 +31,7 @@ _COMMANDS = {
 
 
 def _programs(folder: str) -> dict[str, Any]:
-    """pnc_vol, and the programs that are installed; for the others the reason."""
+    """Return pnc_vol, and the programs that are installed; for the others the reason."""
     missing = next((text for text in map(load, ("h5py", "netCDF4")) if isinstance(text, str)), "")
     found: dict[str, Any] = {}
     for name, command in _COMMANDS.items():

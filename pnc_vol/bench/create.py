@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench create``: objects that each rank creates for itself, as in indep_data_obj_create.
+"""``python -m pnc_vol.bench create`` lets each rank create objects for itself, as in indep_data_obj_create.
 
 Each rank knows only its own share of the datasets. As definitions in a shared file are the same on all ranks, the ranks
 first send each other theirs (one exchange of their descriptions), and then all define all. Reported are, as in the
@@ -24,7 +24,7 @@ STEPS = ("exchange", "create", "define", "end of definitions", "close")
 
 
 def arguments(one: argparse.ArgumentParser) -> None:
-    """The options of the original."""
+    """Add the options of the original."""
     about = "number of objects of all ranks (100,000; the original's -n)"
     one.add_argument("-v", "--variables", type=int, default=100_000, help=about)
     one.add_argument("-d", "--dims", type=int, default=2, help="number of axes of each variable (2)")
@@ -35,7 +35,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
 
 
 def run(job: Job) -> list[Result]:
-    """The phases, for every peer."""
+    """Return the phases, for every peer."""
     o, comm = job.options, job.comm
     count = max(comm.size, round(o.variables * o.scale))
     low, high = (count * r // comm.size for r in (comm.rank, comm.rank + 1))
@@ -83,7 +83,7 @@ def _described(o: argparse.Namespace, name: str) -> tuple[str, Spec]:
 
 
 def _verify(peer: Any, specs: dict[str, Spec]) -> None:
-    """All objects are there, and the last one as it was defined."""
+    """Verify that all objects are there, and the last one as it was defined."""
     found = peer.open()
     name, spec = next(reversed(specs.items()))
     last = found[name]

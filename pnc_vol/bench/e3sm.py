@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench e3sm``: climate variables on unstructured decompositions, as E3SM-IO's canonical layout.
+"""``python -m pnc_vol.bench e3sm`` writes climate variables on unstructured decompositions, as E3SM-IO does.
 
 Case F is an atmosphere of 414 and 51 variables whose columns are scattered over the ranks (two million runs for 32
 MiB), case G an ocean of whole columns, case I land cells on a grid. Each variable of a record is one request of many
@@ -60,7 +60,7 @@ READ_STEPS = {
 
 
 def arguments(one: argparse.ArgumentParser) -> None:
-    """E3SM-IO's letters, and where cases and maps come from."""
+    """Add E3SM-IO's letters, and where cases and maps come from."""
     one.add_argument("--case", choices=["F", "G", "I"], default="F", help="F")
     one.add_argument("-j", "--floats", action="store_true", help="store float instead of double (F, I)")
     about = f"memory of the variables {GAP} elements apart, not end to end"
@@ -114,7 +114,7 @@ class _OwnedPart:
         self._of_record = np.hstack([0 * ones, self.starts]), np.hstack([ones, self.counts])
 
     def places(self, record: int | None) -> tuple[Array, Array]:
-        """Starts and counts of the runs, with the record in front if there are some."""
+        """Return the starts and counts of the runs, with the record in front if there are some."""
         if record is None:
             return self.starts, self.counts
         starts, counts = self._of_record
@@ -164,21 +164,22 @@ class _Setup:
         self.nbytes, self.requests = comm.allgather(nbytes), comm.allgather(requests)
 
     def records_of(self, file: CaseFile) -> int:
-        """Records of a file."""
+        """Return the number of records of a file."""
         return 1 if file.one_record else self.records
 
     def shape(self, file: CaseFile, variable: Variable) -> tuple[int, ...]:
-        """The shape of a variable in a file with all its records."""
+        """Return the shape of a variable in a file with all its records."""
         return file.shape(variable, self.records_of(file), self.lengths)
 
     def fill_of(self, variable: Variable) -> Any:
-        """What cells hold that nobody writes: `_FillValue`, or the format's own for the type; None for letters."""
+        """Return what cells hold that nobody writes: `_FillValue`, or the format's own for the type; None for
+        letters."""
         dtype = np.dtype(variable.dtype)
         found = variable.attrs.get("_FillValue", FILLS.get(dtype.str[1:]))
         return None if found is None else dtype.type(found)
 
     def specs(self, file: CaseFile) -> dict[str, Spec]:
-        """The definitions of a file's variables."""
+        """Return the definitions of a file's variables."""
         found = {}
         for v in file.variables:
             fill = self.fill_of(v) if self.fill and v.number else None
@@ -188,11 +189,11 @@ class _Setup:
         return found
 
     def dims(self, file: CaseFile) -> dict[str, int | None]:
-        """The dimensions of a file."""
+        """Return the dimensions of a file."""
         return {name: None if n is None else self.lengths.get(name, n) for name, n in file.dims.items()}
 
     def buffers(self, value: int, gap: int) -> tuple[Buffers, list[Array]]:
-        """An array of `value` for each variable that has a map, as in a program's memory, and the memory of all.
+        """Return an array of `value` for each variable that has a map, as in a program's memory, and the memory of all.
 
         Numbers are double or int, as in the C program. Arrays of a file and type are parts of one block of memory, one
         behind the other, `gap` elements apart.
@@ -213,12 +214,12 @@ class _Setup:
 
 
 def value_of(dtype: Any, rank: int) -> Any:
-    """What a rank writes: its number, or a letter."""
+    """Return what a rank writes: its number, or a letter."""
     return bytes([ord("a") + rank % 26]) if np.dtype(dtype).kind == "S" else rank
 
 
 def run(job: Job) -> list[Result]:
-    """From open to close, in total and by step, for every peer."""
+    """Time from open to close, in total and by step, for every peer."""
     o, stride = job.options, max(1, job.options.io_stride)
     if stride > 1:
         # the C program reads this option and does not use it
@@ -259,7 +260,7 @@ def run(job: Job) -> list[Result]:
 
 
 def _write(o: Any, setup: _Setup, peer: Any, paths: Sequence[str], watch: RankWatch) -> None:
-    """Fixed variables, then records, with a flush every so many."""
+    """Write fixed variables, then records, with a flush every so many."""
     values, _ = setup.buffers(setup.rank, GAP if o.apart else 0)
     with watch("open to close"):
         for file, peer.path in zip(setup.files, paths, strict=True):

@@ -59,7 +59,7 @@ class CaseFile:
         return self.name in ONE_RECORD
 
     def shape(self, variable: Variable, records: int, lengths: Mapping[str, int]) -> tuple[int, ...]:
-        """Of a variable in a file of `records` records."""
+        """Return the shape of a variable in a file of `records` records."""
         return tuple(lengths.get(dim, self.dims[dim] or records) for dim in variable.dims)
 
     def is_record(self, variable: Variable) -> bool:
@@ -67,7 +67,7 @@ class CaseFile:
 
 
 def files_of(case: str, which: int) -> list[str]:
-    """Names of the files of a case: h0, h1 or both (-1)."""
+    """Return the names of the files of a case: h0, h1 or both (-1)."""
     names = FILES[case]
     return list(names) if which < 0 or len(names) == 1 else [names[which]]
 
@@ -88,7 +88,7 @@ def _attributes(stored: Any, kind: str) -> dict[str, Any]:
 
 
 def listed(path: str, *, floats: bool) -> CaseFile:
-    """A file from its list.
+    """Return a file from its list.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ _SMALL_DIMS = {"time": None, "nbnd": 2, "chars": 8, "string_length": 64, "hist_i
 
 
 def counted(name: str, lengths: Mapping[str, int], *, floats: bool) -> CaseFile:
-    """A file with as many variables of each kind as the C program's, on dimensions of these lengths."""
+    """Return a file with as many variables of each kind as the C program's, on dimensions of these lengths."""
     case = name[0].upper()
     variables: list[Variable] = []
     for count, kind, dims, number in COUNTS[name]:
@@ -197,7 +197,7 @@ class Dealt:
         return np.searchsorted(self.owners[self._order], np.arange(most + 1)).astype(np.int64)
 
     def of(self, process: int) -> Runs:
-        """The runs of a process, level by level."""
+        """Return the runs of a process, level by level."""
         first, last = self._first[process : process + 2] if process + 1 < len(self._first) else (0, 0)
         starts = self._order[first:last] * self.length
         size = self.owners.size * self.length
@@ -205,7 +205,7 @@ class Dealt:
         return Runs(found, np.full(len(found), self.length))
 
     def map(self, processes: int) -> Map:
-        """As a file has it, for the first of the processes."""
+        """Return the map as a file has it, for the first of the processes."""
         runs = [self.of(p) for p in range(processes)]
         nreqs = np.array([len(one.start) for one in runs], np.int64)
         columns = zip(*runs, strict=True)
@@ -213,7 +213,7 @@ class Dealt:
 
 
 def invented(case: str, size: int, processes: int, only: int | None = None) -> tuple[list[Map], dict[str, int]]:
-    """Maps of a case at any size, and the lengths of the dimensions that they are about.
+    """Return maps of a case at any size, and the lengths of the dimensions that they are about.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def invented(case: str, size: int, processes: int, only: int | None = None) -> t
 
 
 def dealt_out(case: str, size: int, processes: int, *, depth: int = 100) -> tuple[list[Dealt], dict[str, int]]:
-    """Who owns what of the maps of a case, and the lengths of the dimensions that they are about.
+    """Return who owns what of the maps of a case, and the lengths of the dimensions that they are about.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def _ocean(size: int, processes: int, depth: int) -> tuple[list[Dealt], dict[str
     levels = {"nVertLevels": depth, "nVertLevelsP1": depth + 1}
 
     def patches(n: int) -> Ints:
-        """Owners of `n` points of a mesh whose numbering runs across the patches."""
+        """Return owners of `n` points of a mesh whose numbering runs across the patches."""
         width = max(1, round(n**0.5))
         across = max(1, round(processes**0.5))
         x, y = np.arange(n) % width, np.arange(n) // width

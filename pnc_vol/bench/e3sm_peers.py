@@ -80,7 +80,8 @@ class PostingMpiPeer(MpiFilePeer):
         self._posted.append((*self._places(name, start[0] if self.specs[name].grows else None, *whole), stored, None))
 
     def _view(self) -> tuple[Array, Array, Array]:
-        """Offsets and lengths of all that is posted, in the file's order; where each byte is among the posted ones."""
+        """Return offsets and lengths of all that is posted, in the file's order; where each byte is among the posted
+        ones."""
         none = np.zeros(0, np.int64)
         offsets, lengths = (np.concatenate([none, *(one[k] for one in self._posted)]) for k in (0, 1))
         order = np.argsort(offsets, kind="stable")
@@ -111,7 +112,7 @@ class PostingMpiPeer(MpiFilePeer):
         self._posted = []
 
     def stored(self, name: str) -> Array:
-        """All of a variable, by one rank; bytes that nobody wrote at the end of the file are zero."""
+        """Return all of a variable, by one rank; bytes that nobody wrote at the end of the file are zero."""
         begin, spec = self.layout[name][0], self.specs[name]
         found = np.zeros(spec.shape, np.dtype(spec.dtype).newbyteorder(">"))
         fd = REAL.open(self.path, os.O_RDONLY)
@@ -122,7 +123,7 @@ class PostingMpiPeer(MpiFilePeer):
 
 
 def peers(job: Any) -> dict[str, Any]:
-    """Peers by name; for those that cannot be had, the reason."""
+    """Return peers by name; for those that cannot be had, the reason."""
     found: dict[str, Any] = {}
     sets = {"subfiles": job.options.subfiles}
     ways: dict[str, tuple[type[PncVol], dict[str, Any], dict[str, Any]]] = {
@@ -198,7 +199,7 @@ def _letters(options: argparse.Namespace) -> list[tuple[str, bool]]:
 
 
 def seconds(report: str) -> float:
-    """From open to close of all files, by the slowest rank, from a report of the program.
+    """Return the seconds from open to close of all files, by the slowest rank, from a report of the program.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench flash``: a checkpoint and two plotfiles of an adaptive mesh, as FLASH-IO writes them.
+"""``python -m pnc_vol.bench flash`` writes a checkpoint and two plotfiles of an adaptive mesh, as FLASH-IO does.
 
 A rank holds 80 blocks or a few more (``80 + rank % 3``) of cells with a border of guard cells, 24 unknowns each. Each
 variable has the blocks of all ranks, one rank's behind the other's. The checkpoint has all unknowns in double
@@ -39,7 +39,7 @@ FILES = {"checkpoint": "ncmpi_chk_0000.nc", "plotfile": "ncmpi_plt_cnt_0000.nc",
 
 
 def arguments(one: argparse.ArgumentParser) -> None:
-    """The original's options; its sizes are constants of the compiler there."""
+    """Add the original's options; its sizes are constants of the compiler there."""
     one.add_argument("-b", "--blocking", action="store_true", help="complete each variable before the next one")
     one.add_argument("-i", "--independent", action="store_true", help="each rank by itself")
     one.add_argument("--cells", type=int, default=8, help="cells along each edge of a block: nxb, nyb, nzb (8)")
@@ -62,7 +62,7 @@ class _Mesh:
         self.unknowns[...] = np.arange(1, len(LABELS) + 1)
 
     def tree(self, real: str) -> dict[str, Array]:
-        """Everything but the unknowns."""
+        """Return everything but the unknowns."""
         n = self.own_blocks
         return {
             "lrefine": np.ones(n, "i4"), "nodetype": np.ones(n, "i4"), "gid": np.full((n, NGID), -1, "i4"),
@@ -82,7 +82,7 @@ class _Mesh:
             yield name, (self.first, 0, 0, 0), part
 
     def _corners(self, cells: Array) -> Array:
-        """Means of the eight cells around each corner."""
+        """Return means of the eight cells around each corner."""
         total = np.zeros((self.own_blocks, *[self.n + 1] * 3))
         for shift in np.ndindex(2, 2, 2):
             around = tuple(slice(GUARD - 1 + s, GUARD + s + self.n) for s in shift)
@@ -90,7 +90,7 @@ class _Mesh:
         return (total / 8).astype("f4")
 
     def specs(self, kind: str) -> dict[str, Spec]:
-        """Shape of all ranks' parts, and type."""
+        """Return the shape of all ranks' parts, and type."""
         real = "f8" if kind == "checkpoint" else "f4"
         found = {name: Spec((self.total, *part.shape[1:]), part.dtype) for name, part in self.tree(real).items()}
         shape = (self.total, *[self.n + (kind == "corners")] * 3)
@@ -98,7 +98,7 @@ class _Mesh:
         return found | {name: Spec(shape, np.dtype(real)) for name in names}
 
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the files."""
+        """Return attributes of the files."""
         return {
             "file_creation_time": "now",
             "flash_version": "FLASH I/O benchmark using Pnetcdf",
@@ -110,7 +110,7 @@ class _Mesh:
 
 
 def run(job: Job) -> list[Result]:
-    """Header, unknowns and closing of the three files, for every peer."""
+    """Return the header, unknowns and closing of the three files, for every peer."""
     mesh, o = _Mesh(job), job.options
     specs = {kind: mesh.specs(kind) for kind in FILES}
     if o.cache:

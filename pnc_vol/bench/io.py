@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench io`` and ``reads``: arrays are written and read back; parts of arrays are read.
+"""``python -m pnc_vol.bench io`` writes arrays and reads them back; ``reads`` reads parts of arrays.
 
 The works of ``io`` are those of users: one large array, a program that appends rows, one that scatters small pieces, a
 file of many variables. Every peer gets the same values and writes a file of its own kind. For ``reads`` a file is
@@ -262,7 +262,7 @@ def _read_parts(
 
 @contextlib.contextmanager
 def _opened(peer: Any, what: str, values: dict[str, Array]) -> Iterator[dict[str, Any]]:
-    """The variables of a file, which is written by the first work that reads it."""
+    """Yield the variables of a file, which is written by the first work that reads it."""
     peer.path = os.path.join(peer.folder, f"{what}.{peer.name}")
     specs = {name: Spec(x.shape, x.dtype, grows=what == "records") for name, x in values.items()}
     if not exists(REAL, peer.path):

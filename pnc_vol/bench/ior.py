@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench ior``: segments, blocks and transfers, with IOR's option letters.
+"""``python -m pnc_vol.bench ior`` writes segments, blocks and transfers, with IOR's option letters.
 
 A file is ``segments`` times a block of each task; a block is transfers. Transfer ``j`` of task ``r`` in segment ``s``
 is at ``(s * tasks + r) * block + j * transfer``. In a CDF-5 file that is a variable of bytes, (segments x tasks,
@@ -51,13 +51,13 @@ FLAGS = {
 
 
 def size(text: str) -> int:
-    """Bytes, as IOR writes them: 256k, 1m, 2g."""
+    """Return the number of bytes, as IOR writes them: 256k, 1m, 2g."""
     unit = UNITS.get(text[-1:].lower(), 0)
     return int(text[:-1]) * unit if unit else int(text)
 
 
 def arguments(one: argparse.ArgumentParser) -> None:
-    """The letters of IOR."""
+    """Add the letters of IOR."""
     one.add_argument("-a", "--api", help=f"{', '.join(APIS)}, with commas between; all by default")
     one.add_argument("-b", "--block-size", type=size, default=1 << 20, help="bytes that a task writes per segment (1m)")
     one.add_argument("-t", "--transfer-size", type=size, default=256 << 10, help="bytes of one call (256k)")
@@ -92,11 +92,11 @@ class _Pattern:
         self.nbytes = self.calls * self.transfer
 
     def rows(self, rank: int) -> npt.NDArray[np.int64]:
-        """The first index of each of a task's blocks."""
+        """Return the first index of each of a task's blocks."""
         return np.arange(self.segments) * self.tasks + rank
 
     def values(self, rank: int) -> npt.NDArray[np.int8]:
-        """All bytes of a task: (segments, transfers, transfer)."""
+        """Return all bytes of a task: (segments, transfers, transfer)."""
         places = self.rows(rank)[:, None] * self.transfers + np.arange(self.transfers)
         values: npt.NDArray[np.int8] = (places[..., None] * 31 + np.arange(self.transfer)).astype(np.int8)
         return values

@@ -72,22 +72,22 @@ class Result:
     quickest: dict[str, list[float]] = field(default_factory=dict)
 
     def median(self, peer: str) -> float | None:
-        """Seconds."""
+        """Return seconds."""
         found = self.seconds.get(peer)
         return statistics.median(found) if found else None
 
     def first(self, peer: str) -> float | None:
-        """Seconds of the first round, which alone a program meets that does the work once."""
+        """Return seconds of the first round, which alone a program meets that does the work once."""
         found = self.seconds.get(peer)
         return found[0] if found else None
 
     def least(self, peer: str) -> float | None:
-        """Seconds of the rank that took least, of its median round."""
+        """Return seconds of the rank that took least, of its median round."""
         found = self.quickest.get(peer)
         return statistics.median(found) if found else None
 
     def ratio(self, peer: str) -> float | None:
-        """How many times as long as pnc_vol the peer took."""
+        """Return how many times as long as pnc_vol the peer took."""
         theirs, ours = self.median(peer), self.median(US)
         return theirs / ours if theirs is not None and ours else None
 
@@ -153,7 +153,7 @@ def _reset_peak() -> int:
 
 
 def memory_now() -> int:
-    """The high-water mark of the resident set of this process; bytes."""
+    """Return the high-water mark of the resident set of this process; bytes."""
     with contextlib.suppress(OSError, ValueError):
         fd = REAL.open("/proc/self/status", os.O_RDONLY)
         try:
@@ -231,7 +231,7 @@ class Bench(NamedTuple):
 
 
 def times(scale: float, count: int, *, least: int = 2) -> int:
-    """`count` scaled, at least `least`."""
+    """Return `count` scaled, at least `least`."""
     return max(least, round(count * scale))
 
 
@@ -313,7 +313,7 @@ def _once(work: Work, peer: Any) -> Callable[[], Mapping[str, float]]:
 
 
 def _in_fresh_process(words: list[str]) -> Mapping[str, int]:
-    """Bytes of peak memory of each phase of a work; see `main`."""
+    """Return bytes of peak memory of each phase of a work; see `main`."""
     command = [sys.executable, "-m", "pnc_vol.bench.measure", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])

@@ -63,7 +63,7 @@ Specs = Mapping[str, Spec]
 
 
 def load(name: str) -> Any:
-    """The module `name`, or the reason why it cannot be imported."""
+    """Return the module `name`, or the reason why it cannot be imported."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -73,12 +73,12 @@ def load(name: str) -> Any:
 
 
 def index_of(start: Sequence[int], shape: tuple[int, ...]) -> tuple[slice, ...]:
-    """The index of a subarray."""
+    """Return the index of a subarray."""
     return tuple(slice(at, at + n) for at, n in zip(start, shape, strict=True))
 
 
 def nbytes_of(specs: Specs) -> int:
-    """Bytes of all variables."""
+    """Return the number of bytes of all variables."""
     return sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs.values())
 
 
@@ -171,7 +171,7 @@ class Peer:
         return got
 
     def get(self, name: str) -> Any:
-        """All of a variable in a new array."""
+        """Return all of a variable in a new array."""
         return self.variables[name][:]
 
     def save(self, values: Mapping[str, Array]) -> None:
@@ -269,7 +269,7 @@ class H5py(Peer):
                 f.create_dataset(name, data=one)
 
     def read_into(self, out: Mapping[str, Array]) -> None:
-        """As `read_all`, without an array of the library's own."""
+        """Do as `read_all` does, without an array of the library's own."""
         f = self.open()
         for name, one in out.items():
             f[name].read_direct(one)
@@ -280,7 +280,7 @@ class H5py(Peer):
         x[record] = row
 
     def attributes(self, x: Any) -> dict[str, Any]:
-        """All attributes of a variable."""
+        """Return all attributes of a variable."""
         return dict(x.attrs)
 
     def set_attribute(self, x: Any, key: str, value: Any) -> None:
@@ -339,14 +339,14 @@ class PncVol(H5py):
         self.file.flush(durable=durable)
 
     def post_each(self, places: Any, values: Array) -> None:
-        """As `write_each`, with requests."""
+        """Do as `write_each` does, with requests."""
         x = self.variables["x"]
         for key, value in zip(places, values, strict=True):
             x.iput(key, value)
         self.file.wait_all()
 
     def request_each(self, places: Any, out: Array) -> None:
-        """As `read_each`, with requests."""
+        """Do as `read_each` does, with requests."""
         x = self.variables["x"]
         for key, one in zip(places, out, strict=True):
             x.iget(key, one)
@@ -357,7 +357,7 @@ class _Dimensioned(Peer):
     """A library whose variables have named dimensions."""
 
     def _dimensions(self, spec: Spec, known: set[str]) -> tuple[str, ...]:
-        """The names of a variable's dimensions, which are defined if they are new."""
+        """Return the names of a variable's dimensions, which are defined if they are new."""
         names = spec.dims or ["t" if spec.grows and axis == 0 else f"n{n}" for axis, n in enumerate(spec.shape)]
         for axis, (name, n) in enumerate(zip(names, spec.shape, strict=True)):
             if name not in known:
@@ -415,7 +415,7 @@ class NetCDF4(_Dimensioned):
         return self.variables
 
     def attributes(self, x: Any) -> dict[str, Any]:
-        """All attributes of a variable."""
+        """Return all attributes of a variable."""
         return {key: x.getncattr(key) for key in x.ncattrs()}
 
 
@@ -444,7 +444,7 @@ class Scipy(_Dimensioned):
         return [self.native(x) for x in got] if isinstance(got, list) else got.astype(got.dtype.newbyteorder("="))
 
     def attributes(self, x: Any) -> dict[str, Any]:
-        """All attributes of a variable."""
+        """Return all attributes of a variable."""
         return {k: v.decode() if isinstance(v, bytes) else v for k, v in x._attributes.items()}
 
 
@@ -545,7 +545,7 @@ class PnetCDF(_Dimensioned):
         self.file.close()
 
     def attributes(self, x: Any) -> dict[str, Any]:
-        """All attributes of a variable."""
+        """Return all attributes of a variable."""
         return {key: x.get_att(key) for key in x.ncattrs()}
 
     def set_attribute(self, x: Any, key: str, value: Any) -> None:
@@ -594,7 +594,7 @@ class PnetCDF(_Dimensioned):
         self.file.end_indep()
 
     def request_each(self, places: Any, out: Array) -> None:
-        """As `read_each`, with requests."""
+        """Do as `read_each` does, with requests."""
         x = self.variables["x"]
         for (start, count), one in zip(places, out, strict=True):
             x.iget_var(one, start=start, count=count)
@@ -605,7 +605,8 @@ class PnetCDF(_Dimensioned):
 
 
 def _kind(values: Array) -> tuple[Any, ...]:
-    """Size and MPI type of numbers in memory; without a type PnetCDF takes their bytes for what the file holds."""
+    """Return the size and MPI type of numbers in memory; without a type PnetCDF takes their bytes for what the file
+    holds."""
     from mpi4py import MPI
 
     kinds = {"f8": MPI.DOUBLE, "i4": MPI.INT}
@@ -650,7 +651,7 @@ class Raw(_Headerless):
             read_at(REAL, self.file, run, at)
 
     def _runs(self, name: str, start: Place, values: Array) -> list[tuple[int, Any]]:
-        """Offset in the file and bytes of each contiguous run of a subarray."""
+        """Return the offset in the file and bytes of each contiguous run of a subarray."""
         begin, shape, itemsize = self.layout[name]
         if not values.size:
             return []
@@ -694,7 +695,7 @@ class Raw(_Headerless):
     read_into = read_all
 
     def places(self, index: Sequence[int | slice], values: Array) -> Any:
-        """The offset of each."""
+        """Return the offset of each."""
         return [at.start * values.itemsize if isinstance(at, slice) else at * values[0].nbytes for at in index]
 
     def write_each(self, places: Any, values: Array) -> None:
@@ -834,7 +835,7 @@ LIBRARIES = ("pnc_vol", "h5py", "netCDF4", "scipy", "PnetCDF-Python")
 
 
 def installed(folder: str, names: Sequence[str] = (*LIBRARIES, "os.pwrite")) -> dict[str, Any]:
-    """The peers of one process, of these names; for those whose modules cannot be imported the reason."""
+    """Return the peers of one process, of these names; for those whose modules cannot be imported the reason."""
     modules = {name: load(_SERIAL[name][0]) for name in names}
     return {
         name: module if isinstance(module, str) else _SERIAL[name][1](name, module, folder)
@@ -843,7 +844,7 @@ def installed(folder: str, names: Sequence[str] = (*LIBRARIES, "os.pwrite")) -> 
 
 
 def on_ranks(comm: Any, **options: Any) -> dict[str, Any]:
-    """The peers of many ranks; for those that cannot be had the reason.
+    """Return the peers of many ranks; for those that cannot be had the reason.
 
     Parameters
     ----------

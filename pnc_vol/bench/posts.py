@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench posts`` and ``burst``: small writes of each kind; logs, and the recovery of a killed job's.
+"""``python -m pnc_vol.bench posts`` times small writes of each kind, and recovery; ``burst`` times logs on devices.
 
 A program writes rows, single numbers that are repeated, arrays of another type than the dataset's, lists, small blocks,
 rows that a list or a step picks: each with one call, and the close at the end counts. Or it adds to what is there.
@@ -93,7 +93,7 @@ def _added(scale: float) -> Work:
 
 
 def _indexed(phase: str, count: int, wanted: Array, write: Callable[[Any], None]) -> Work:
-    """`count` assignments to the elements of one new dataset, which has the wanted values then."""
+    """Return `count` assignments to the elements of one new dataset, which has the wanted values then."""
 
     def run(peer: Any, watch: Stopwatch) -> None:
         clear(peer.path)
@@ -212,7 +212,7 @@ class _LoggingPeer(PncVol):
 
 
 def _logging_peers(folder: str) -> dict[str, Any]:
-    """pnc_vol without and with a log on different devices, and h5py."""
+    """Return pnc_vol without and with a log on different devices, and h5py."""
     h5py, pnc_vol = load("h5py"), load("pnc_vol")
     there = is_folder(REAL, TMPFS)
     return {
@@ -242,7 +242,7 @@ def _flash(scale: float) -> Work:
 
 
 def _pieces(scale: float) -> list[tuple[int, int, int]]:
-    """Variable, start and count of each request: no two overlap."""
+    """Return the variable, start and count of each request: no two overlap."""
     rng = np.random.default_rng(1)
     each = times(scale, REQUESTS) // VARIABLES + 1
     found = []

@@ -1,4 +1,4 @@
-"""A web server on the loopback address that sends ranges of files, with ETags, and that misbehaves on request.
+"""A web server on the loopback address sends ranges of files, with ETags, and misbehaves on request.
 
 Knows: HTTP. Does not know: what is in the files, nor who asks.
 """
@@ -128,7 +128,7 @@ class _RangeHandler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(folder: str | os.PathLike[str]) -> Iterator[Server]:
-    """A server of the files of a folder, as long as the block runs."""
+    """Yield a server of the files of a folder, as long as the block runs."""
     server = Server(os.fspath(folder))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

@@ -47,7 +47,7 @@ class RankWatch(Stopwatch):
 
     @contextlib.contextmanager
     def part(self, phase: str) -> Iterator[None]:
-        """A part of a phase: this rank's time in it, without waiting for the others first."""
+        """Yield a part of a phase: this rank's time in it, without waiting for the others first."""
         started = time.perf_counter()
         yield
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
@@ -58,14 +58,14 @@ class RankWatch(Stopwatch):
         self.memory[phase] = max(self.memory.get(part, 0) for part in parts)
 
     def of_all(self, own: dict[str, Any]) -> list[dict[str, Any]]:
-        """What each rank measured."""
+        """Return what each rank measured."""
         wait_asleep(self._comm)
         everyone: list[dict[str, Any]] = self._comm.allgather(own)
         return everyone
 
 
 def wait_asleep(comm: Any) -> None:
-    """A barrier that leaves the cores to those that are not there yet."""
+    """Wait at a barrier that leaves the cores to those that are not there yet."""
     request = comm.Ibarrier()
     pause = 20e-6
     while not request.Test():
@@ -87,7 +87,7 @@ class Job:
         self.lines: list[str] = []
 
     def among(self, comm: Any) -> Job:
-        """The same for fewer ranks; the report is one."""
+        """Return the same for fewer ranks; the report is one."""
         job = Job(comm, self.folder, self.options)
         job.lines = self.lines
         return job
@@ -145,7 +145,8 @@ class Job:
 
 
 def hints_of(path: str) -> dict[str, str]:
-    """Hints of a file with one a line: ``name value`` as ROMIO has it, ``name = value``, or IOR's with its prefix."""
+    """Return hints of a file with one a line: ``name value`` as ROMIO has it, ``name = value``, or IOR's with its
+    prefix."""
     found = {}
     for line in read_whole(REAL, path).decode().splitlines():
         name, _, value = line.partition("#")[0].replace("=", " ", 1).strip().partition(" ")
@@ -158,7 +159,7 @@ def hints_of(path: str) -> dict[str, str]:
 def run_here(
     run: Callable[[Job], list[Result]], options: argparse.Namespace
 ) -> tuple[list[Result], list[str], int, int]:
-    """The benchmark on the ranks of this job: results and report, this rank, ranks."""
+    """Return the benchmark on the ranks of this job: results and report, this rank, ranks."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -181,7 +182,7 @@ def start(launcher: Sequence[str], arguments: Sequence[str]) -> int:
 
 
 def launcher_of(nprocs: int, *, ranks_per_node: int | None = None) -> list[str]:
-    """The command that starts a program on `nprocs` ranks.
+    """Return the command that starts a program on `nprocs` ranks.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench remote``: columns of a variable behind a web server that is 50 ms away; threads that read.
+"""``python -m pnc_vol.bench remote`` reads columns behind a web server that is 50 ms away, and with threads.
 
 The server is a process of its own on the loopback address and waits before it answers. The columns are read one call
 each, posted, and with one index. The peer is fsspec's file object under h5netcdf, in a netCDF-4 file with the same
@@ -35,7 +35,7 @@ _SERVER = "from pnc_vol.bench.range_server import main; main()"
 
 
 def report(scale: float, rounds: int, folder: str | None) -> list[str]:
-    """The lines of the report."""
+    """Return the lines of the report."""
     with temporary_directory(folder) as place:
         return [*_columns(scale, place), *_threads(scale, rounds, place)]
 
@@ -95,7 +95,7 @@ def _posted(columns: list[int]) -> Callable[[Any], Sequence[Any]]:
 
 
 def _of_peer(peer: Any, fsspec: Any, url: str, columns: list[int], values: Any) -> float:
-    """Seconds for all columns, from some."""
+    """Return the seconds for all columns, from some."""
     before = time.perf_counter()
     with fsspec.open(f"{url}/far.h5") as file, peer.File(file) as f:
         got = [f["x"][:, k] for k in columns[:ASKED_OF_PEER]]
@@ -105,7 +105,7 @@ def _of_peer(peer: Any, fsspec: Any, url: str, columns: list[int], values: Any) 
 
 
 def _threads(scale: float, rounds: int, folder: str) -> list[str]:
-    """Bytes a second of two threads against one that has a processor for itself, in turns."""
+    """Return bytes a second of two threads against one that has a processor for itself, in turns."""
     path, nbytes = os.path.join(folder, "near.nc"), times(scale, 64, least=2) * READ
     with File(path, "w") as f:
         f["x"] = np.arange(nbytes // 8, dtype="f8").reshape(-1, READ // 8)
@@ -136,13 +136,13 @@ def _threads(scale: float, rounds: int, folder: str) -> list[str]:
 
 
 def _numpy_seconds(nbytes: int, threads: int) -> float:
-    """Of as many conversions, from memory."""
+    """Return the seconds of as many conversions, from memory."""
     stored = np.zeros(READ // 8, ">f8")
     return _in_threads(lambda first: [stored.astype("f8") for _ in range(first, nbytes // READ, threads)], threads)
 
 
 def _seconds(x: Any, threads: int) -> float:
-    """Of reading all rows, dealt to some threads."""
+    """Return the seconds of reading all rows, dealt to some threads."""
     return _in_threads(lambda first: [None for i in range(first, len(x), threads) if x[i] is None], threads)
 
 

@@ -1,4 +1,4 @@
-"""``python -m pnc_vol.bench small``, ``records`` and ``objects``: small files, a flush in each step, many objects.
+"""``python -m pnc_vol.bench small``, ``records``, ``objects``: small files, flushes in each step, many objects.
 
 The life of a small file is to create it with five datasets of ten numbers, close, open, read and close it. The script
 is a process of its own, from its start to its end: with the bytecode of all that it imports, and without any, as on

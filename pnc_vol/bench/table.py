@@ -1,4 +1,4 @@
-"""Results as a table, as JSON and as a picture.
+"""Results are shown as a table, as JSON and as a picture.
 
 Knows: `Result`. Does not know: where it came from. matplotlib is loaded when a picture is asked for.
 """
@@ -18,7 +18,7 @@ __all__ = ["machine", "plot", "print_table", "to_json"]
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """Return what the numbers were measured on."""
     model = platform.processor() or platform.machine()
     try:
         fd = REAL.open("/proc/cpuinfo", os.O_RDONLY)
@@ -38,12 +38,13 @@ def machine() -> dict[str, Any]:
 
 
 def peers_of(results: Sequence[Result]) -> list[str]:
-    """All peers, in order of appearance."""
+    """Return all peers, in order of appearance."""
     return list(dict.fromkeys(peer for result in results for peer in [*result.seconds, *result.notes]))
 
 
 def print_table(results: Sequence[Result]) -> None:
-    """Medians with their range, and the ratio of each peer to pnc_vol in brackets; then memory, bytes and requests."""
+    """Print medians with their range, and the ratio of each peer to pnc_vol in brackets; then memory, bytes and
+    requests."""
     peers = peers_of(results)
     seconds = [[_seconds(result, peer) for peer in peers] for result in results]
     _print_columns([["seconds", *peers], *([r.work, *row] for r, row in zip(results, seconds, strict=True))])
@@ -80,7 +81,7 @@ def _print_first(results: Sequence[Result], peers: Sequence[str]) -> None:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
-    """What was left out and why; a note that all works have stands once."""
+    """Return what was left out and why; a note that all works have stands once."""
     found: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for peer, reason in result.notes.items():
@@ -118,7 +119,7 @@ def _amount(nbytes: int | None) -> str:
 
 
 def to_json(results: Sequence[Result], more: Mapping[str, Any] | None = None) -> str:
-    """All that was measured, for programs; seconds and bytes."""
+    """Return all that was measured, for programs; seconds and bytes."""
     rows = [
         {
             "work": r.work,
@@ -135,7 +136,7 @@ def to_json(results: Sequence[Result], more: Mapping[str, Any] | None = None) ->
 
 
 def plot(results: Sequence[Result], path: str, title: str) -> None:
-    """Seconds of each work, one bar a peer with its range, on a logarithmic axis.
+    """Plot the seconds of each work, one bar a peer with its range, on a logarithmic axis.
 
     Raises
     ------

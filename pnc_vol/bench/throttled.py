@@ -1,4 +1,4 @@
-"""A system with a slow file system in it: bytes per second that all processes share, and a latency for each call.
+"""A system has a slow file system in it: processes share its bandwidth, and each call has a latency.
 
     system = ThrottledSystem("/scratch/global", bandwidth=200e6, latency=1e-3, shared="/dev/shm/clock")
     File("/scratch/global/out.nc", "w", system=system, hints={"e10_cache_path": "/dev/shm"})
@@ -116,7 +116,8 @@ class ThrottledSystem(HookedSystem):
         return os.path.join(REAL.realpath(os.path.abspath(os.fsdecode(target))), "").startswith(self._below)
 
     def _done_at(self, start: float, nbytes: int) -> float:
-        """When the file system has moved bytes of a call that came at `start`, on the system's monotonic clock."""
+        """Return when the file system has moved bytes of a call that came at `start`, on the system's monotonic
+        clock."""
         takes = nbytes / self.bandwidth
         with self._lock:
             if self._clock < 0:

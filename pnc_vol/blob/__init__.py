@@ -1,4 +1,4 @@
-"""Blobs: what each process owns of a variable lies in one piece, in one subfile for each node.
+"""A blob is what one process owns of a variable: it lies in one piece, in one subfile for each node.
 
 ======================  ========================================================================================
 `maps`                  which elements each blob of a subfile holds, and the variables of the subfile that say so

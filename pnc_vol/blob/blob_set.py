@@ -57,7 +57,7 @@ class BlobSet(FileSet, Generic[Files]):
         self._made_layout = made_layout
 
     def layout(self, options: Options) -> BlobLayout:
-        """A layout over these files."""
+        """Return a layout over these files."""
         made = self._made_layout(options)
         made.files = self.files
         return made
@@ -76,7 +76,8 @@ class BlobSet(FileSet, Generic[Files]):
         return self._agreement.agree(canonical, uids, defs.tree.datasets, posted, defs.decompositions)
 
     def supplements(self, number: int, uids: Sequence[int], wanted: Iterable[int]) -> dict[int, int]:
-        """The elements of each supplement that a subfile has, by the number of its variable in the canonical header.
+        """Return the elements of each supplement that a subfile has, by the number of its variable in the canonical
+        header.
 
         wanted : iterable of uid, the variables that have one or get one; all are in subfile 0.
         """

@@ -86,7 +86,8 @@ _described: WeakKeyDictionary[HeaderFacts, Described] = WeakKeyDictionary()
 
 
 def is_blob_set(header: Header) -> bool:
-    """Whether this is the header of a subfile: it has the attributes and the dimension that E3SM-IO gives one."""
+    """Return whether this is the header of a subfile: it has the attributes and the dimension that E3SM-IO gives
+    one."""
     return {attr.name for attr in header.attrs}.issuperset(OF_FILE) and any(dim.name == NBLOBS for dim in header.dims)
 
 
@@ -180,7 +181,7 @@ class _HeaderDecoder:
         return Described(made, maps, tuple(assigned), tuple(physical), supplements, *counts, before, rest)
 
     def integers(self, attrs: tuple[Attr, ...], name: str, of: str) -> tuple[int, ...]:
-        """The values of an attribute of integers."""
+        """Return the values of an attribute of integers."""
         found = next((attr for attr in attrs if attr.name == name), None)
         if found is None:
             self.wrong(f"attribute {name!r}{of}", None, "a subfile of a blob set has it", absent=True)
@@ -229,7 +230,7 @@ class _HeaderDecoder:
         return MapVariables(tuple(self.header.dims[i].size for i in ids), ids, nblobs, total, most, first)
 
     def variable(self, var: Var, maps: Sequence[MapVariables]) -> tuple[Var, int]:
-        """The canonical variable, and the number of its map."""
+        """Return the canonical variable, and the number of its map."""
         # Hundreds of variables have the same map and the same first attributes: these are decoded once.
         key = (*var.attrs[:2], var.dims)
         if key in self.mapped:
@@ -275,7 +276,7 @@ class _HeaderDecoder:
     def supplement(
         self, of: int, var: Var, variables: Sequence[Var], assigned: Sequence[int], maps: Sequence[MapVariables]
     ) -> tuple[int, int]:
-        """The map of a supplement, and its elements."""
+        """Return the map of a supplement, and its elements."""
         what = f"attribute {SUPPLEMENT!r} of {var.name!r}"
         if not 0 <= of < len(variables) or not assigned[of]:
             self.wrong(what, of, f"there are {len(variables)} canonical variables, and this one needs a map")

@@ -135,7 +135,7 @@ def _look_after(opening: Opening, base: str, *, there: bool, plain: bool) -> Non
 
 
 def _first_header(system: System, base: str) -> Existing:
-    """The header of subfile 0, wherever that is."""
+    """Return the header of subfile 0, wherever that is."""
     if work := pending_renames(system, base).get(0):
         with suppress(FileNotFoundError):
             return _header_in(system, work)
@@ -143,7 +143,7 @@ def _first_header(system: System, base: str) -> Existing:
 
 
 def _header_in(system: System, path: str) -> Existing:
-    """The header of a file, which is closed again."""
+    """Return the header of a file, which is closed again."""
     found = reading.open_existing(system, path, system.realpath(path))
     system.close(found.fd)
     return found

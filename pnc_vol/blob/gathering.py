@@ -238,7 +238,7 @@ class _ReadAhead:
         return seen
 
     def view(self, offset: int, nbytes: int, name: str) -> Bytes:
-        """One range, not to be changed: of a block that is kept if it lies in one."""
+        """Return one range, not to be changed: of a block that is kept if it lies in one."""
         self.sized(1)
         number, skip = divmod(offset, self.step)
         if skip + nbytes <= self.step:
@@ -268,7 +268,7 @@ class _ReadAhead:
             done += n
 
     def block(self, number: int) -> Bytes:
-        """A block of a file; shorter at its end."""
+        """Return a block of a file; shorter at its end."""
         found = self.blocks.pop(number, None)
         if found is None:
             while len(self.blocks) >= self.most:
@@ -296,7 +296,7 @@ class _JoiningWriter:
         self.begin = self.used = 0
 
     def room(self, offset: int, nbytes: int) -> Bytes:
-        """Memory for values that are written later; it is to be filled before the next call."""
+        """Return the memory for values that are written later; it is to be filled before the next call."""
         gap = offset - self.begin - self.used
         # A gap of less than 8 bytes is the padding of a variable: zeros, so that both sides go in one call.
         if self.used and not (0 <= gap < 8 and self.used + gap + nbytes <= self.memory.nbytes):

@@ -92,7 +92,7 @@ def physical_header(
     before: Mapping[int, str] = _NO_NAMES,
     kept: Sequence[Kept] = (),
 ) -> Header:
-    """The header of a subfile; its variables are not placed.
+    """Return the header of a subfile; its variables are not placed.
 
     Parameters
     ----------
@@ -205,7 +205,8 @@ def _refuse_names(canonical: Header, assigned: Sequence[int], nmaps: int) -> Non
 
 
 def _dimids(canonical: Header, one: SizedMap, users: Sequence[Var]) -> tuple[int, ...]:
-    """The dimensions of a map: those that it was made for, or, if they have other numbers now, those of a variable.
+    """Return the dimensions of a map: those that it was made for, or, if they have other numbers now, those of a
+    variable.
 
     A map of variables that were deleted may have none any more.
     """
@@ -230,7 +231,7 @@ def _map_variables(k: int, one: SizedMap, dimids: tuple[int, ...], row: int, col
 def _partitioned(
     canonical: Header, var: Var, k: int, of: SizedMap, size: int, record: int | None
 ) -> tuple[tuple[int, ...], tuple[Attr, ...]]:
-    """The dimensions that a variable has in the subfile, and the attributes that come before its own."""
+    """Return the dimensions that a variable has in the subfile, and the attributes that come before its own."""
     dims = shaped(var.dims, len(of.dims), size, record)
     lengths = tuple(canonical.dims[i].size for i in var.dims[var.dims[:1] == (record,) :])
     if not of.dims or lengths[: len(of.dims)] != tuple(of.dims):
@@ -239,7 +240,7 @@ def _partitioned(
 
 
 def shaped(dims: tuple[int, ...], mapped: int, size: int, record: int | None) -> tuple[int, ...]:
-    """The dimensions of a canonical variable, of which `mapped` behind that of records have become one."""
+    """Return the dimensions of a canonical variable, of which `mapped` behind that of records have become one."""
     first = int(dims[:1] == (record,))
     return (*dims[:first], size, *dims[first + mapped :])
 
@@ -252,7 +253,7 @@ def _supplement(var: Var, i: int, k: int, dims: tuple[int, ...], taken: set[str]
 
 
 def _kept(one: Kept, i: int, size: int, dims: list[Dim], record: int | None, taken: set[str]) -> Var:
-    """The variable of what is kept; dimensions that it needs, and the canonical header may lack, are added."""
+    """Return the variable of what is kept; dimensions that it needs, and the canonical header may lack, are added."""
 
     def dim(name: str, length: int) -> int:
         made = Dim(name, length)

@@ -69,7 +69,7 @@ class Coverage(NamedTuple):
     conflicts: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Two pairs of blobs that have the same elements, and the counts."""
+        """Return two pairs of blobs that have the same elements, and the counts."""
         counts = (
             f"of {self.nelems} elements {self.covered} are in blobs, {self.none} in none, {self.several} in several"
         )
@@ -113,18 +113,18 @@ class _Gathered:
             self.home = self.home[order]
 
     def blob(self, home: int) -> str:
-        """What a blob is called in messages."""
+        """Return what a blob is called in messages."""
         subfile, position = home >> SHIFT, home & OFFSET
         number = int(np.searchsorted(self.first_of[subfile], position, side="right")) - 1
         return f"{self.name}: subfile {subfile:04d}, blob {number}"
 
     def overlaps(self) -> npt.NDArray[np.intp]:
-        """The runs that begin within one before."""
+        """Return the runs that begin within one before."""
         reach = np.maximum.accumulate(self.start + self.length)
         return np.flatnonzero(self.start[1:] < reach[:-1]) + 1
 
     def counted(self, nelems: int, overlaps: npt.NDArray[np.intp]) -> Coverage:
-        """How many of `nelems` elements, those of the window, are in blobs, in none, and in several."""
+        """Return how many of `nelems` elements, those of the window, are in blobs, in none, and in several."""
         if not overlaps.size:
             covered = int(self.length.sum())
             return Coverage(nelems, covered, nelems - covered, 0, ())
@@ -147,7 +147,7 @@ class _Gathered:
 
 
 def _joined(columns: list[Int64]) -> Int64:
-    """One array; the list is emptied, so that no more is held than needed."""
+    """Return one array; the list is emptied, so that no more is held than needed."""
     made = np.concatenate([np.empty(0, np.int64), *columns])
     columns.clear()
     return made
@@ -207,7 +207,7 @@ class ElementIndex:
 
     @classmethod
     def of_blob(cls, nelems: int, runs: Runs, subfile: int, position: int) -> ElementIndex:
-        """The index of a single blob, whose runs are sorted and disjoint, at a position in its subfile."""
+        """Return the index of a single blob, whose runs are sorted and disjoint, at a position in its subfile."""
         made = cls.__new__(cls)
         made._take(runs, before(runs.length) + (subfile << SHIFT) + position, 0, nelems, 0)
         made.nelems = nelems
@@ -272,12 +272,12 @@ class ElementIndex:
         return Pieces(low, high - low, low - start[run] + before(length)[run], subfile, position, run)
 
     def holes(self) -> Runs:
-        """The elements that are in no blob, in ascending runs."""
+        """Return the elements that are in no blob, in ascending runs."""
         at = np.flatnonzero(self._home < 0)
         return Runs(self._start[at], self._start[at + 1] - self._start[at])
 
     def coverage(self) -> Coverage:
-        """How many elements are in blobs; none of them is in several."""
+        """Return how many elements are in blobs; none of them is in several."""
         none = int(self.holes().length.sum())
         return Coverage(self.nelems, self.nelems - none, none, 0, ())
 
@@ -380,7 +380,7 @@ class BoundedIndex(ElementIndex):
 def index_of(
     nelems: int, parts: Callable[[], Iterable[tuple[int, SubfileMap]]], name: str, *, most: int
 ) -> ElementIndex:
-    """The index of a map: all of it at once if it has few runs, else a `BoundedIndex`; parameters as of these.
+    """Return the index of a map: all of it at once if it has few runs, else a `BoundedIndex`; parameters as of these.
 
     most : int, the number of runs is not larger, as the headers say.
     """
@@ -390,7 +390,7 @@ def index_of(
 
 
 def coverage(nelems: int, parts: Iterable[tuple[int, SubfileMap]], name: str = "the map") -> Coverage:
-    """How the blobs of a map cover its elements, whether they overlap or not; parameters as of `ElementIndex`.
+    """Return how the blobs of a map cover its elements, whether they overlap or not; parameters as of `ElementIndex`.
 
     Raises
     ------

@@ -85,7 +85,7 @@ class BlobFiles:
         self._lookups.clear()
 
     def lookup(self, k: int) -> MapLookup:
-        """What finds the elements of a map."""
+        """Return what finds the elements of a map."""
         found = self._lookups.get(k)
         if found is None:
             nelems = math.prod(self.dims[k - 1])
@@ -93,7 +93,7 @@ class BlobFiles:
         return found
 
     def places(self, itemsizes: Mapping[int, int], inner: Mapping[int, int]) -> dict[int, ElementMap]:
-        """Where the elements of each canonical variable of the subfiles are, by uid.
+        """Return where the elements of each canonical variable of the subfiles are, by uid.
 
         itemsizes, inner : mappings by uid, see `ElementMap`.
         """
@@ -176,5 +176,5 @@ class SubfileLayout(CanonicalLayout):
 
 
 def without_begins(header: Header) -> Header:
-    """The canonical header of a set, whose begins say nothing."""
+    """Return the canonical header of a set, whose begins say nothing."""
     return header.with_vars(tuple(var._replace(begin=0) for var in header.vars))

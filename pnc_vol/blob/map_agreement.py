@@ -176,7 +176,7 @@ class MapAgreement:
         return agreed
 
     def _turn(self, uid: int) -> tuple[int, int]:
-        """Maps are numbered in the order in which the decompositions were made, then the datasets."""
+        """Return the turn of a map: by the order in which decompositions were made, then of the datasets."""
         given = self.given.get(uid)
         return (1, uid) if given is None else (0, given.number)
 
@@ -194,7 +194,7 @@ class MapAgreement:
         return proposal, part, posted.pieces(node.uid, inner, part)
 
     def _misses(self, uid: int, inner: int, posted: PostedRuns) -> bool:
-        """Whether this rank posted elements of a variable that its map leaves open."""
+        """Return whether this rank posted elements of a variable that its map leaves open."""
         k = self.files.assigned[uid]
         own = self.files.own.get(k)
         here = posted.of(uid, inner)
@@ -280,7 +280,7 @@ class MapAgreement:
             agreed.maps[k] = self._made(k, dimids, lists, all_ranks=key in shared)
 
     def _made(self, k: int, dimids: tuple[int, ...], lists: dict[int, Runs], *, all_ranks: bool) -> SubfileMap:
-        """A new map, as this rank's subfile has it.
+        """Return a new map, as this rank's subfile has it.
 
         lists : dict of int to Runs, of each rank of this subfile.
         all_ranks : bool, of the ranks of other subfiles, too.
@@ -294,7 +294,7 @@ class MapAgreement:
         return SubfileMap(dims, dimids, tuple(split_rows(lists[r], dims[-1]) for r in self._subfile_ranks))
 
     def _lists_of(self, keys: Sequence[Any], shared: set[Any], own: Mapping[Any, Runs]) -> dict[Any, dict[int, Runs]]:
-        """For each new map the runs of all ranks, by rank, if it is in `shared` (collective).
+        """Return, for each new map, the runs of all ranks, by rank, if it is in `shared` (collective).
 
         They are those of all ranks if the map is in `shared`, otherwise those of the ranks of this subfile: the runs of
         all ranks of a large job do not fit in memory.
@@ -332,18 +332,18 @@ class _Verdict(NamedTuple):
 
 
 def _dimids(header: Header, number: int, ndims: int) -> tuple[int, ...]:
-    """The numbers of the dimensions of a variable that a map covers."""
+    """Return the numbers of the dimensions of a variable that a map covers."""
     record = record_dim(header)
     return tuple(i for i in header.vars[number].dims if i != record)[:ndims]
 
 
 def _never(node: DatasetNode, shape: tuple[int, ...]) -> bool:
-    """Whether a dataset is not partitioned, whatever is posted: it has no axis to partition."""
+    """Return whether a dataset is not partitioned, whatever is posted: it has no axis to partition."""
     return node.is_placeholder or not shape
 
 
 def _inner(node: DatasetNode) -> int:
-    """Elements of a record of a dataset; 0 of one without records."""
+    """Return the number of elements of a record of a dataset; 0 of one without records."""
     return math.prod(inner_shape(node)) if node.is_record else 0
 
 
@@ -413,7 +413,8 @@ class MapReport:
         self.maps[number] = kind
 
     def of_all(self, comm: Comm) -> MapReport:
-        """What all ranks report together: one reduction, and a merge in a tree if they have more than numbers."""
+        """Return what all ranks report together: one reduction, and a merge in a tree if they have more than
+        numbers."""
         if comm.size == 1:
             return self
         more = bool(self.maps or self.supplements or self.copies)
@@ -427,7 +428,7 @@ class MapReport:
         return found
 
     def _value(self, rank: int) -> list[Any]:
-        """As a value, which is never that of another rank: what two ranks report alike counts twice."""
+        """Return a value that is never that of another rank: what two ranks report alike counts twice."""
         maps, copies = [*self.maps, *self.maps.values()], list(self.copies.items())
         return [rank, self.kinds, maps, sorted(self.supplements), copies, self.overlaps]
 

@@ -84,7 +84,7 @@ class MapSizes(NamedTuple):
 
     @classmethod
     def of(cls, one: SizedMap) -> MapSizes:
-        """The sizes of a map, without its runs."""
+        """Return the sizes of a map, without its runs."""
         return cls(one.dims, one.dimids, one.nblobs, one.nelems, one.max_nreqs)
 
 
@@ -144,7 +144,7 @@ class SubfileMap:
 
 
 def wide_offsets(dims: Sequence[int]) -> bool:
-    """Whether offsets into these dimensions need int64 in a file."""
+    """Return whether offsets into these dimensions need int64 in a file."""
     return math.prod(dims) > _INT_MAX
 
 
@@ -180,7 +180,8 @@ def derived(lists: Sequence[Runs]) -> list[Runs]:
 
 
 def blob_row(runs: Runs, max_nreqs: int, *, wide: bool) -> tuple[UInt8, UInt8]:
-    """The row of one blob in ``offsets`` and in ``lengths``, as in the file: big-endian, zeros behind the runs."""
+    """Return the row of one blob in ``offsets`` and in ``lengths``, as in the file: big-endian, zeros behind the
+    runs."""
     dtype = np.dtype(">i8" if wide else ">i4")
     rows = np.zeros((2, max_nreqs), dtype)
     rows[0, : runs.start.size], rows[1, : runs.start.size] = runs

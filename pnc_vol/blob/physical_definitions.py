@@ -89,12 +89,13 @@ class PhysicalDefinitions(Definitions):
             self.flat = flat._replace(header=flat.header.with_numrecs(records))
 
     def uid(self, key: Hashable) -> int | None:
-        """The number of a variable."""
+        """Return the number of a variable."""
         node = self._nodes.get(key)
         return None if node is None else node.uid
 
     def blobs(self) -> Iterator[tuple[tuple[int, int], tuple[int, ...], int, PhysicalVariable]]:
-        """The partitioned variables: each with its key, its lengths and type in the header, and as it was given."""
+        """Yield the partitioned variables: each with its key, its lengths and type in the header, and as it was
+        given."""
         assert self.flat is not None
         header = self.flat.header
         for (key, node), var in zip(self._nodes.items(), header.vars, strict=True):

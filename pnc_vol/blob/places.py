@@ -195,15 +195,16 @@ class BlobPlace:
         return self.lookup.nelems
 
     def heads(self, elements: Int64) -> Pieces:
-        """Where elements of a record are, for `addresses` of any variable of the map."""
+        """Return where elements of a record are, for `addresses` of any variable of the map."""
         return self.lookup.locate(Runs(elements, np.ones_like(elements)))
 
     def parts(self, heads: Pieces) -> tuple[Int64, Int64]:
-        """The subfile of each element, -1 for the supplement, and its number among those that the map has there."""
+        """Return the subfile of each element, -1 for the supplement, and its number among those that the map has
+        there."""
         return heads.subfile, heads.position
 
     def addresses(self, heads: Pieces, record: int) -> Int64:
-        """Where these elements of a record begin."""
+        """Return where these elements of a record begin."""
         # A replay asks once for each variable, so tables as `_where` has would cost more than they save.
         subfile = heads.subfile
         within = heads.position * self.itemsize
@@ -216,7 +217,8 @@ class BlobPlace:
         return where
 
     def joined(self, runs: Runs) -> Extents:
-        """As `extents`, but what lies behind one another in file and memory may be one extent; see `ElementMap`."""
+        """Do as `extents` does, but what lies behind one another in file and memory may be one extent; see
+        `ElementMap`."""
         record = self.lookup.own_record(runs)
         own = self.lookup.own
         if record < 0 or own is None or (record and not self.inner):

@@ -104,7 +104,7 @@ class PostedRuns:
         return found[2]
 
     def beyond(self, here: Runs, own: Runs | None) -> bool:
-        """Whether runs have elements that are not among those of a sorted list."""
+        """Return whether runs have elements that are not among those of a sorted list."""
         if own is None or here is own:
             return False
         found = self._beyond.get((id(here), id(own)))
@@ -121,7 +121,8 @@ class PostedRuns:
         return found[1]
 
     def records(self, node: DatasetNode) -> tuple[int, int]:
-        """The first record of a variable that was posted and the one behind the last; (0, 1) of one without records."""
+        """Return the first record of a variable that was posted and the one behind the last; (0, 1) of one without
+        records."""
         if not node.is_record:
             return 0, 1
         inner = max(1, math.prod(inner_shape(node)))

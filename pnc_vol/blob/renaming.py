@@ -130,7 +130,7 @@ def complete_renames(system: System, path: str) -> None:
 
 
 def _content(system: System, journal: str, nbytes: int) -> bytes:
-    """The bytes of the journal; none if it has gone, because its writer was done."""
+    """Return the bytes of the journal; none if it has gone, because its writer was done."""
     try:
         fd = system.open(journal, _FLAGS)
     except FileNotFoundError:

@@ -279,7 +279,7 @@ def _keep_only(tree: Tree, names: Sequence[str] | None) -> None:
 
 
 def _placed(view: Session, tree: Tree, options: Options, *, chosen: bool) -> tuple[Header, tuple[int, ...]]:
-    """The header of the file, with begins, and the dataset of each variable.
+    """Return the header of the file, with begins, and the dataset of each variable.
 
     chosen : bool, `tree` does not have all that the set has.
     """

@@ -95,7 +95,7 @@ class SetDriver(Driver):
         return found
 
     def _opened(self, number: int, name: str) -> Driver:
-        """The driver of a subfile that this rank does not write; a subclass may put another one over it."""
+        """Return the driver of a subfile that this rank does not write; a subclass may put another one over it."""
         return open_stack(self._spec, name, self._context)
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
@@ -117,7 +117,7 @@ class SetDriver(Driver):
         return self._file(offset >> SHIFT).read_one(array, offset & OFFSET)
 
     def look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
-        """As of every driver; `end` is an address, and `use` is given the subfile."""
+        """Do as every driver does; `end` is an address, and `use` is given the subfile."""
         number = end >> SHIFT
         if self.held and number not in self._own:
             return False
@@ -212,11 +212,11 @@ class SetDriver(Driver):
 
 
 def _addresses(number: int, part: Extents) -> Ranges:
-    """Extents of a subfile as addresses of the set."""
+    """Return extents of a subfile as addresses of the set."""
     return ranges_of(part.offset + (number << SHIFT), part.length)
 
 
 def _runs_of(physical: Header, k: int) -> int:
-    """Runs that a subfile has at most of a map: a row for each blob, as long as the longest."""
+    """Return the number of runs that a subfile has at most of a map: a row for each blob, as long as the longest."""
     offsets = physical.vars[(k - 1) * len(MAP_VARIABLES) + MAP_VARIABLES.index("offsets")]
     return math.prod(physical.dims[i].size for i in offsets.dims)

@@ -58,7 +58,7 @@ _INTS = element_for("i4"), element_for("i8")
 
 
 def header_of_bytes(encoded: bytes) -> Header:
-    """The header of a subfile, of which no more is known."""
+    """Return the header of a subfile, of which no more is known."""
     return decode(encoded, file_size=_ANY_SIZE).header
 
 
@@ -240,7 +240,7 @@ def positions(own: Described, first: Described) -> list[int]:
 
 
 def _as_before(own: Described, before: Before, first: Described, var: Var, k: int) -> bool:
-    """Whether a variable is the one that subfile 0 has."""
+    """Return whether a variable is the one that subfile 0 has."""
     lengths = [first.canonical.dims[i].size for i in var.dims]
     record = is_record(first.canonical, var)
     if not k or (before.map, before.type, before.record) != (k, var.type, record):
@@ -256,7 +256,7 @@ def _shape(of: Described, var: Var) -> tuple[int, list[tuple[str, int]]]:
 def canonical_of(
     path: str, headers: Sequence[Header], descriptions: Sequence[Described], options: Options, *, warns: bool
 ) -> tuple[Tree, Header]:
-    """The objects of a set, and the header that a file of the canonical layout would have.
+    """Return the objects of a set, and the header that a file of the canonical layout would have.
 
     headers, descriptions : empty for a new set.
     """
@@ -304,7 +304,7 @@ def variables_of(
     supplements: Mapping[int, int],
     kept: Sequence[PhysicalVariable],
 ) -> list[PhysicalVariable]:
-    """The variables of a subfile, in the order of its header.
+    """Return the variables of a subfile, in the order of its header.
 
     supplements : mapping of uid to the elements of the supplement, in the order of the header.
     kept : sequence of PhysicalVariable, those that only subfile 0 still names, behind all others.
@@ -317,14 +317,14 @@ def variables_of(
 
 
 def blob_names(canonical: Header, uids: Sequence[int], assigned: Sequence[int]) -> dict[tuple[int, int], str]:
-    """What the partitioned datasets are called, by uid and map."""
+    """Return what the partitioned datasets are called, by uid and map."""
     return {(uid, k): var.name for uid, k, var in zip(uids, assigned, canonical.vars, strict=True) if k}
 
 
 def kept_variables(
     defs: PhysicalDefinitions, gone: Mapping[tuple[int, int], str], still: Container[tuple[int, int]]
 ) -> list[tuple[Kept, PhysicalVariable]]:
-    """What a subfile has of variables that only subfile 0 still names.
+    """Return what a subfile has of variables that only subfile 0 still names.
 
     gone : mapping of uid and map to the name in subfile 0.
     still : container of uid and map, of all that there is.
@@ -339,7 +339,7 @@ def kept_variables(
 def stored_variables(
     header: Header, keys: Mapping[int, Hashable], nodes: Mapping[int, DatasetNode]
 ) -> list[PhysicalVariable]:
-    """The variables of a subfile.
+    """Return the variables of a subfile.
 
     keys : mapping of the number of a variable in `header` to what it is: (map, which of its variables, blobs), or
         (uid, map or "supplement"). What is not there is nobody's any more.
@@ -361,7 +361,7 @@ def stored_variables(
 
 
 def _variable(node: DatasetNode, key: tuple[int, int | str], records: int, shape: tuple[int, ...]) -> PhysicalVariable:
-    """A variable with elements of a dataset: its blobs, its supplement, or all of it."""
+    """Return a variable with elements of a dataset: its blobs, its supplement, or all of it."""
     if node.is_placeholder:
         return PhysicalVariable(key, node.element, (), record=False)
     first = 1 if node.is_record else 0

@@ -166,7 +166,7 @@ def _first_header(opening: Opening) -> Header:
 
 
 def _stale(path: str, count: int, system: System) -> list[str]:
-    """The files that a new set takes the place of, besides those of its own names; on rank 0."""
+    """Return the files that a new set takes the place of, besides those of its own names; on rank 0."""
     found = [path] if exists(system, path) else []
     first = subfile_path(path, 0)
     try:
@@ -225,7 +225,7 @@ def _inner(options: Options, *, new: bool = False) -> Options:
 
 
 def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> tuple[Sequence[int], list[int]]:
-    """The subfiles that this rank writes, and the first one of each rank (collective).
+    """Return the subfiles that this rank writes, and the first one of each rank (collective).
 
     Every subfile has at least one rank, every rank at least one subfile.
 
@@ -265,7 +265,7 @@ def _open_subfile(path: str, number: int, mode: str, options: Options, group: Co
 def _headers_of_opened(
     path: str, count: int, opened: Sequence[Opening], numbers: Sequence[int], comm: Comm, *, new: bool
 ) -> list[Header]:
-    """The headers of all subfiles, which the ranks have open (collective); none of a new set."""
+    """Return the headers of all subfiles, which the ranks have open (collective); none of a new set."""
     own = []
     for n, one in zip(numbers, opened, strict=True):
         if one.comm.rank == 0:

@@ -261,7 +261,8 @@ class SubfileSet(BlobSet[BlobFiles]):
         self._end(session, carried=durable or carried or closing)
 
     def _widens(self, nodes: Mapping[int, DatasetNode]) -> bool:
-        """Whether strings of a partitioned dataset are longer than the subfiles have them; the same on all ranks."""
+        """Return whether strings of a partitioned dataset are longer than the subfiles have them; the same on all
+        ranks."""
         member, assigned = self.members[0], self.files.assigned
         layout = member.session.disk.layout
         widths: dict[int | None, int] = dict(zip(layout.uids, layout.itemsizes, strict=True))
@@ -272,7 +273,7 @@ class SubfileSet(BlobSet[BlobFiles]):
         )
 
     def _takes_names(self) -> bool:
-        """Whether several subfiles are about to take the names of an older set (collective)."""
+        """Return whether several subfiles are about to take the names of an older set (collective)."""
         if self.count == 1:
             return False
         there = self.comm.rank == 0 and exists(self._location.system, self._location.path)
@@ -349,7 +350,7 @@ class SubfileSet(BlobSet[BlobFiles]):
                 self._location.system.unlink(name)
 
     def _lasts(self) -> bool:
-        """Whether a subfile may hold durable data, and all subfiles can be synced (collective)."""
+        """Return whether a subfile may hold durable data, and all subfiles can be synced (collective)."""
         disks = [member.session.disk for member in self.members]
         local_state = any(disk.lasting for disk in disks), any(disk.sync_error is not None for disk in disks)
         (lasting, failed), _ = self.comm.agree("flush set lasts", local_state)
@@ -478,7 +479,8 @@ class SubfileSet(BlobSet[BlobFiles]):
                 copy_blocks(self.driver.read_settled, disk.driver.write, pieces)
 
     def _plain(self, session: Session) -> Ranges:
-        """The addresses of variables that are not partitioned: they were in subfile 0 before they were copied."""
+        """Return the addresses of variables that are not partitioned: they were in subfile 0 before they were
+        copied."""
         found, tree = EMPTY, session.defs.tree
         for uid, at in session.disk.layout.maps.items():
             if isinstance(at, Place) and not self.files.assigned.get(uid):

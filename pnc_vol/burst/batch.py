@@ -109,7 +109,7 @@ def _stretches(rows: Rows) -> tuple[Int64, Int64]:
 
 
 def _blocks(stretches: Mapping[int, tuple[Int64, Int64]]) -> Iterator[tuple[int, int, int]]:
-    """First and last byte, and bytes of a value, of blocks of one type each."""
+    """Yield the first and last byte, and bytes of a value, of blocks of one type each."""
     for unit, (begin, nbytes) in stretches.items():
         step = _SPAN // unit * unit
         for first, last in zip(begin.tolist(), (begin + nbytes).tolist(), strict=True):
@@ -119,7 +119,7 @@ def _blocks(stretches: Mapping[int, tuple[Int64, Int64]]) -> Iterator[tuple[int,
 def log_batches(
     rows: Rows, owner: Int64, limit: int, *, store: object, read: ReadInto, units: Mapping[int, int]
 ) -> Iterator[LogBatch]:
-    """Posted rows as batches of about `limit` bytes of the data log each, in the order of the log.
+    """Yield posted rows as batches of about `limit` bytes of the data log each, in the order of the log.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ begin_log.trouble = _missing_folder  # type: ignore[attr-defined]
 
 
 def _store_in(system: System, folder: str, begin: Callable[[], LogStore]) -> LogStore:
-    """A store with its files in the job's folder, which is made if it is not there.
+    """Return a store with its files in the job's folder, which is made if it is not there.
 
     An opening of the file by another job may take an empty folder for one that a kill left, and remove it.
     """
@@ -127,7 +127,7 @@ def _store_in(system: System, folder: str, begin: Callable[[], LogStore]) -> Log
 
 
 def _named(error: OSError, folder: str) -> OSError:
-    """The error with the folder that it is about, and what to do if there is no room."""
+    """Return the error with the folder that it is about, and what to do if there is no room."""
     parent = os.path.dirname(folder)
     if error.errno in FULL:
         full = "your quota there is used up" if error.errno == errno.EDQUOT else "its device is full"

@@ -327,7 +327,7 @@ class CommitLog(RecordWriter):
             raise
 
     def _end_of(self, entry: int) -> int:
-        """Where an entry ends in the metadata log."""
+        """Return where an entry ends in the metadata log."""
         ends = self._ends
         if entry >= len(ends):
             begin = ends[-1] if ends else self.first_entry

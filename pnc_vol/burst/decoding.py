@@ -154,7 +154,7 @@ def _refuse(offset: int, field: str, value: object, what: str) -> NoReturn:
 
 
 def _start(meta: Bytes) -> tuple[str, bytes, int]:
-    """Byte order, the flag's four bytes, the digit."""
+    """Return byte order, the flag's four bytes, the digit."""
     if len(meta) < _FIXED + 4:
         raise LogError(
             f"a log of {len(meta)} bytes ends inside its header", offset=len(meta), field="header", value=len(meta)
@@ -207,7 +207,7 @@ class _Cursor:
         return value
 
     def text(self, field: str, length: int, after: int) -> str:
-        """`length` bytes and `after` bytes of NUL."""
+        """Return `length` bytes and `after` bytes of NUL."""
         at = self.at
         if not 0 <= length <= len(self.meta) - at - after:
             _refuse(at, f"{field} length", length, f"is more than the {len(self.meta) - at} bytes that are left")
@@ -225,7 +225,7 @@ class _Cursor:
         self.at += n
 
     def padded(self, field: str) -> str:
-        """INT32 length, bytes, NUL to the next multiple of 4: a name of the documents."""
+        """Return INT32 length, bytes, NUL to the next multiple of 4: a name of the documents."""
         length = self.number(f"{field} length")
         return self.text(field, length, -length % 4)
 
@@ -250,7 +250,7 @@ def _header(cursor: _Cursor, version: int, path: str, processor: str, ndims: int
 
 
 def _fields(meta: Bytes, order: str) -> tuple[int, int, int]:
-    """The three numbers at 40, 48 and 56."""
+    """Return the three numbers at 40, 48 and 56."""
     first, second, third = Struct(f"{order}3q").unpack_from(meta, 40)
     return first, second, third
 

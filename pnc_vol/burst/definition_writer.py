@@ -58,7 +58,7 @@ class LoggedFile:
         return self._disk.header_bytes
 
     def stored(self) -> dict[int, str]:
-        """The name of each dataset's variable in that header, by uid."""
+        """Return the name of each dataset's variable in that header, by uid."""
         there = {var.name for var in self._disk.header.vars}
         placed = self._disk.layout
         named = zip(placed.uids, placed.header.vars, strict=True)

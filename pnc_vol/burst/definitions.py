@@ -87,7 +87,7 @@ class LogDefinitions(NamedTuple):
 def encode_definition(
     node: DatasetNode, *, stored: str | None = None, replaces: bool = False, epoch: int = 0, fills: int = 0
 ) -> bytes:
-    """The line for a dataset, or a part of one."""
+    """Return the line for a dataset, or a part of one."""
     owner, part = whole_of(node)
     return _line(
         {
@@ -108,27 +108,28 @@ def encode_definition(
 
 
 def encode_gone(varid: int) -> bytes:
-    """The line that says that a dataset was deleted."""
+    """Return the line that says that a dataset was deleted."""
     return _line({"gone": varid})
 
 
 def crc_of_header(header: bytes) -> int:
-    """CRC-32 of a file's header without the number of records, which changes without the rest."""
+    """Return CRC-32 of a file's header without the number of records, which changes without the rest."""
     return zlib.crc32(memoryview(header)[12 if header[3:4] == b"\x05" else 8 :])
 
 
 def encode_base(header: bytes, file: bytes) -> bytes:
-    """The line that says which header the file has, and which file it is, when the definitions that follow are made."""
+    """Return the line that says which header the file has, and which file it is, when the definitions that follow are
+    made."""
     return _line({"base": crc_of_header(header), "file": file.hex()})
 
 
 def encode_written(header: bytes, epoch: int, file: bytes) -> bytes:
-    """The line that says that a header is about to be written, and to which file."""
+    """Return the line that says that a header is about to be written, and to which file."""
     return _line({"header": crc_of_header(header), "epoch": epoch, "file": file.hex()})
 
 
 def encode_work(work: str) -> bytes:
-    """The line that says that the file has only a temporary name yet."""
+    """Return the line that says that the file has only a temporary name yet."""
     return _line({"work": work})
 
 
@@ -138,7 +139,7 @@ def _line(fields: dict[str, Any]) -> bytes:
 
 
 def whole_of(node: DatasetNode) -> tuple[DatasetNode, list[str]]:
-    """The dataset that a node is a part of, or is, and which part."""
+    """Return the dataset that a node is a part of, or is, and which part."""
     part: list[str] = []
     while node.owner is not None:
         part.insert(0, node.name)
@@ -147,7 +148,7 @@ def whole_of(node: DatasetNode) -> tuple[DatasetNode, list[str]]:
 
 
 def read_definitions(data: bytes) -> LogDefinitions:
-    """All definitions up to the first line that is not whole.
+    """Return all definitions up to the first line that is not whole.
 
     Raises
     ------
@@ -183,7 +184,7 @@ def read_definitions(data: bytes) -> LogDefinitions:
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Whole lines, without their CRC, and where each ends."""
+    """Yield whole lines, without their CRC, and where each ends."""
     at = 0
     while (end := data.find(b"\n", at)) >= 0:
         crc, line = data[at : at + 8], data[at + 9 : end]

@@ -148,7 +148,7 @@ class LogEntry:
 
 
 def itype_of(dtype: npt.DTypeLike) -> int:
-    """The code of a numpy type.
+    """Return the code of a numpy type.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def itype_of(dtype: npt.DTypeLike) -> int:
 
 
 def encode_header(header: LogHeader) -> bytes:
-    """The bytes of a header; the first entry follows them.
+    """Return the bytes of a header; the first entry follows them.
 
     Parameters
     ----------
@@ -214,7 +214,8 @@ def _vara_packer(ndims: int) -> Callable[..., bytes]:
 
 
 def row_packer(itype: int, varid: int, rest: Sequence[int]) -> tuple[bytes, Callable[..., bytes], bytes]:
-    """What makes the ``vara`` entries of one row of a variable, or of some elements of one that has one dimension.
+    """Return what makes the ``vara`` entries of one row of a variable, or of some elements of one that has one
+    dimension.
 
     Parameters
     ----------
@@ -243,7 +244,7 @@ def row_packer(itype: int, varid: int, rest: Sequence[int]) -> tuple[bytes, Call
 def encode_vara(
     itype: int, varid: int, start: Sequence[int], count: Sequence[int], data_off: int, data_len: int
 ) -> bytes:
-    """One ``vara`` entry in native byte order: the way of nearly every post, so nothing is checked.
+    """Return one ``vara`` entry in native byte order: the way of nearly every post, so nothing is checked.
 
     Examples
     --------
@@ -263,7 +264,7 @@ def encode_vars(
     data_off: int,
     data_len: int,
 ) -> bytes:
-    """One ``vars`` entry.
+    """Return one ``vars`` entry.
 
     Examples
     --------
@@ -278,7 +279,7 @@ def encode_vars(
 def encode_varn(
     itype: int, varid: int, starts: npt.ArrayLike, counts: npt.ArrayLike, data_off: int, data_len: int
 ) -> bytes:
-    """One ``varn`` entry.
+    """Return one ``varn`` entry.
 
     Parameters
     ----------

@@ -184,7 +184,7 @@ class Entries:
         return (self[i] for i in range(len(self)))
 
     def dtype(self, i: int, byteorder: str) -> np.dtype[Any]:
-        """numpy's type of the values of entry `i` in the data log, if they are in memory form."""
+        """Return numpy's type of the values of entry `i` in the data log, if they are in memory form."""
         code = int(self.itype[i])
         if code == LONG:
             found = self[i]
@@ -192,7 +192,7 @@ class Entries:
         return np.dtype(byteorder + ITYPES[code])
 
     def variables(self, pick: Int64) -> tuple[Int64, Int64]:
-        """The variables that some entries write to, increasing, and for each entry which of them."""
+        """Return the variables that some entries write to, increasing, and for each entry which of them."""
         varid = self.varid[pick]
         if int(varid.max(initial=0)) > (1 << 16) + 4 * len(pick):
             return np.unique(varid, return_inverse=True)
@@ -200,7 +200,7 @@ class Entries:
         return np.flatnonzero(there), (np.cumsum(there) - 1)[varid]
 
     def rows(self, pick: Int64 | None = None) -> Iterator[Coordinates]:
-        """Coordinates of all entries, or of those in `pick` (increasing), grouped by dimensions and stride.
+        """Yield coordinates of all entries, or of those in `pick` (increasing), grouped by dimensions and stride.
 
         Entries of kind ``var`` without coordinates are left out (`whole` tells them). An entry of a variable without
         dimensions has one row, also a ``varn``, whose last value is the one that stays.
@@ -355,7 +355,7 @@ def follow(
 
 
 def _steps(meta: Bytes, at: int, byteorder: str, least: int) -> tuple[Int64, Fault | None]:
-    """Offsets of the entries by their sizes alone."""
+    """Return offsets of the entries by their sizes alone."""
     places: list[int] = []
     runs: list[Int64] = []
     unpack, begin, end, add = Struct(byteorder + "q").unpack_from, at, len(meta), places.append

@@ -103,7 +103,7 @@ class LogFiles:
         return memoryview(self._pages[-1])
 
     def path(self, suffix: str) -> str:
-        """The path of one file; ranks that share a pair of logs have commit records of their own."""
+        """Return the path of one file; ranks that share a pair of logs have commit records of their own."""
         own = self.share is not None and suffix in (".commit", ".defs")
         return self.base + suffix + (f".{self.share.channel}" if own and self.share is not None else "")
 
@@ -113,7 +113,7 @@ class LogFiles:
         return self.meta.end + self.data.end + self.commit.end + self.defs.end
 
     def sizes(self) -> Iterator[tuple[str, int, int]]:
-        """Of each file its path, the bytes that were written to it, and those that are there."""
+        """Yield, for each file, its path, the bytes that were written to it, and those that are there."""
         for suffix, tail in self._tails.items():
             there = self.system.fstat(tail.fd).st_size
             yield self.path(suffix), tail.end, there if tail.share is None else tail.share.size_of(there)
@@ -133,7 +133,7 @@ class LogFiles:
             done += nbytes
 
     def make_safe(self) -> None:
-        """After somebody cut a file: let no store go to a window behind its end, which the system answers by a signal.
+        """Let no store go to a window behind the end of a file that somebody cut: the system answers such by a signal.
 
         What was cut off is not brought back: reading values meets their end.
         """
@@ -185,7 +185,7 @@ class LogFiles:
                 self.system.rmdir(os.path.dirname(self.base))
 
     def leave(self) -> None:
-        """In a forked child: let go of files and windows, so that the lock ends with the job and not with the child."""
+        """Let go of files and windows in a forked child, so that the lock ends with the job and not with the child."""
         with suppress(OSError):
             self._unlock()
         for tail in self._tails.values():

@@ -49,12 +49,12 @@ def begin_of_names(path: str = "") -> str:
 
 
 def note_of(path: str) -> str:
-    """The name of the note beside a file that says where its logs are while they hold what the file does not."""
+    """Return the name of the note beside a file that says where its logs are while they hold what the file does not."""
     return neighbour(path, LOGS_NOTED)
 
 
 def parent_of(path: str, options: Options) -> str:
-    """The folder that the folders of logs are in; whole, because who looks for it later may be elsewhere."""
+    """Return the folder that the folders of logs are in; whole, because who looks for it later may be elsewhere."""
     return os.path.abspath(options.burst_buf_dirname or os.path.dirname(path))
 
 
@@ -94,12 +94,12 @@ def find_logs(system: System, path: str, parent: str) -> FoldersOfJobs:
 
 
 def job_folders(system: System, parent: str, path: str = "") -> list[str]:
-    """Folders of jobs, of one file or of any, sorted."""
+    """Return folders of jobs, of one file or of any, sorted."""
     return folders_named(system, parent, begin_of_names(system.realpath(path) if path else ""))
 
 
 def logs_in(system: System, folder: str) -> list[str]:
-    """The logs of a folder, without their suffixes, sorted."""
+    """Return the logs of a folder, without their suffixes, sorted."""
     return sorted(
         os.path.join(folder, name[: -len(".meta")]) for name in system.listdir(folder) if name.endswith(".meta")
     )

@@ -81,7 +81,7 @@ def find_damage(files: LogFiles, commits: CommitLog) -> str:
 
 
 def _some(nbytes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
-    """Indices of the posts that are read back."""
+    """Return the indices of the posts that are read back."""
     step = max(1, -(-int(nbytes.sum()) // _MOST_BYTES), -(-len(nbytes) // _MOST_POSTS))
     found = np.arange(len(nbytes))[::-step]
     return [int(i) for i in found[nbytes[found] <= _MOST_BYTES]]

@@ -60,7 +60,7 @@ class Leftovers(NamedTuple):
 
 
 def leftovers_of(path: str, options: Options) -> Leftovers:
-    """The logs that jobs left under the name of a file."""
+    """Return the logs that jobs left under the name of a file."""
     while True:
         # Another process may end, or replay, and remove logs between the listing and the reading: then list again.
         with suppress(FileNotFoundError):
@@ -88,7 +88,7 @@ def _leftovers(path: str, options: Options) -> Leftovers:
 
 
 def _found(path: str, options: Options) -> FoldersOfJobs:
-    """The folders of logs of a file; of one without its own name, those that say which it is."""
+    """Return the folders of logs of a file; of one without its own name, those that say which it is."""
     system, name = options.system, os.path.basename(path)
     found = log_folders.find_logs(system, path, log_folders.parent_of(path, options))
     if not is_unnamed(path):
@@ -249,7 +249,7 @@ def replay_logs(
 
 
 def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> list[str]:
-    """Folders of logs that killed jobs left of a file, or with `any_file` under its name."""
+    """Return folders of logs that killed jobs left of a file, or with `any_file` under its name."""
     found = leftovers_of(real, options)
     closed += found.closed
     # Logs of another file are passed on if there are no others, so that the refusal names them.

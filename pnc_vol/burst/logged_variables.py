@@ -52,7 +52,7 @@ class LoggedVariable:
         self.shape, self.version = None, -1
 
     def holds(self, node: DatasetNode) -> bool:
-        """Whether the dataset is as it was logged."""
+        """Return whether the dataset is as it was logged."""
         version = node.tree.version
         if version == self.version:
             return True
@@ -62,7 +62,8 @@ class LoggedVariable:
         return True
 
     def payload(self, values: npt.NDArray[Any], on_overflow: Overflow) -> memoryview:
-        """The values as bytes of the variable's type in the machine's byte order; a view if that is what they are."""
+        """Return the values as bytes of the variable's type in the machine's byte order; a view if that is what they
+        are."""
         if not self.plain and self.native.kind == "V":
             values = np.ascontiguousarray(values)
         if values.dtype == self.native and values.flags.c_contiguous:
@@ -87,7 +88,7 @@ class LoggedVariable:
         at: int,
         nbytes: int,
     ) -> bytes:
-        """The entry of a request in the words of the variable's own dimensions, hidden ones included."""
+        """Return the entry of a request in the words of the variable's own dimensions, hidden ones included."""
         trailing = self.element.trailing
         zeros = (0,) * len(trailing)
         if selection is not None and selection.index is None and selection.listed is None:
@@ -112,7 +113,7 @@ class LoggedVariable:
 
 
 def _number(element: Element) -> Dtype:
-    """The type of the numbers that an element is made of, in the words of PnetCDF: those of the variable."""
+    """Return the type of the numbers that an element is made of, in the words of PnetCDF: those of the variable."""
     dtype = element.file_dtype
     if element.kind == "array":
         return element.dtype.base

@@ -130,7 +130,7 @@ def _pieces(words: Int64, begin: Int64, nbytes: Int64) -> Bytes:
 
 
 def _fields(heads: Int64) -> Int64:
-    """int64[n, 4], see `SplitPosts`, from the first words of entries, one column each."""
+    """Return int64[n, 4], see `SplitPosts`, from the first words of entries, one column each."""
     found = np.empty((heads.shape[1], 4), np.int64)
     # The variable is the first half of a word.
     found[:, 0] = heads[_VARID] >> 32 if NATIVE == ">" else heads[_VARID] & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""The log as a queue store: posted values are appended to files on fast local storage, and go to the file at a flush.
+"""The log is a queue store: posted values are appended to files on fast local storage, and a flush writes them.
 
 Knows: rows, log files, entries, commit records. Does not know: headers, places of variables, other ranks.
 
@@ -225,7 +225,7 @@ class LogStore(Store):
         self.files.counters[0] = self.definitions.ndims
 
     def _state(self) -> tuple[Sequence[int], GroupState]:
-        """Where the files end, and the open group: what `_take_back` goes back to."""
+        """Return where the files end, and the open group: what `_take_back` goes back to."""
         files = self.files
         return (files.commit.end, files.meta.end, files.data.end), self.commits.state()
 
@@ -331,7 +331,7 @@ class LogStore(Store):
             self.system.fdatasync(self.files.defs.fd)
 
     def after_flush(self) -> bool:
-        """All that was posted is in the file, header included: begin the log anew."""
+        """Begin the log anew, as all that was posted is in the file, header included; return whether it could be."""
         if self.broken:
             # Later posts go to memory; nothing of this log may be replayed any more.
             with suppress(OSError):
@@ -453,7 +453,7 @@ class ShortPosts:
         return True
 
     def _begin(self, node: DatasetNode, request: int, values: Any, start: int) -> bool:
-        """As `put_run`, where the slot is full, or the open group is in the logs."""
+        """Do as `put_run` does, where the slot is full, or the open group is in the logs."""
         backlog, posts = self.backlog, self.posts
         try:
             self.commits.close_group()
@@ -532,7 +532,7 @@ class ShortPosts:
         return undo
 
     def interrupt(self) -> bool:
-        """Another post comes: empty the slot; False if that cannot be done now."""
+        """Empty the slot, as another post comes; return False if that cannot be done now."""
         self.in_a_row = 0
         if self.posts.limit:
             self.commits.close_group_if_possible()

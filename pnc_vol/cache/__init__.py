@@ -1,4 +1,4 @@
-"""A node-local write cache: writes go to a fast local file, and threads carry them to the global file meanwhile.
+"""A node-local write cache takes writes in a fast local file, and threads carry them to the global file meanwhile.
 
 ===================  ================================================================================================
 `wrapper`            the driver `CacheDriver`: the verbs

@@ -1,4 +1,4 @@
-"""The cache file of one process: sparse, with the offsets of the global file.
+"""The cache file of one process is sparse, and has the offsets of the global file.
 
 Knows: a private folder, a descriptor. Does not know: the global file, threads, what is in the log.
 
@@ -58,7 +58,7 @@ def make_folder(system: System, folder: str) -> None:
 
 
 def note_of(path: str) -> str:
-    """The name of the note beside a file that says where its caches are."""
+    """Return the name of the note beside a file that says where its caches are."""
     return neighbour(path, CACHES_NOTED)
 
 
@@ -122,7 +122,7 @@ class CacheFile:
         self.system.ftruncate(self.fd, 0)
 
     def allocated(self) -> int:
-        """Bytes that the file takes on the device."""
+        """Return the number of bytes that the file takes on the device."""
         return self.system.fstat(self.fd).st_blocks * 512
 
     def sync(self) -> None:

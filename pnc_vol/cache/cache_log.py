@@ -1,4 +1,4 @@
-"""Reading an extent log: what of a cache file is not known to be in the global file.
+"""`decode_cache_log` reads an extent log, and finds what of a cache file is not known to be in the global file.
 
 Knows: the records, their tables, checksums. Does not know: which epochs are to be carried, other ranks' logs.
 
@@ -73,7 +73,7 @@ _ENDED = CacheLog(None, _MOST, 0, {}, [], 0, [], 0, "")
 
 
 def decode_cache_log(records: bytes, tables_of: Callable[[int], bytes]) -> CacheLog:
-    """What a log says.
+    """Return what a log says.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class _State:
         return Extents(columns[0], columns[1], before(columns[1])), np.frombuffer(table, np.uint8)[16 * count :]
 
     def _forget(self, what: Callable[[Ranges], Ranges], changed: Ranges) -> None:
-        """Of what is missing, leave a part; writes that `changed` touches cannot be checked any more."""
+        """Leave a part of what is missing; writes that `changed` touches cannot be checked any more."""
         left = {epoch: what(ranges) for epoch, ranges in self.missing.items()}
         self.missing = {epoch: ranges for epoch, ranges in left.items() if ranges.start.size}
         self.writes = [one for one in self.writes if not ranges_of(*one.extents[:2]).touches(changed)]

@@ -1,4 +1,4 @@
-"""The extent log beside a cache file: which bytes of it are to be carried to the global file, and the headers held.
+"""The extent log lists which bytes of a cache file are to be carried to the global file, and the pending headers.
 
 Knows: records, tables of extents, one log's two files. Does not know: threads, the global file.
 
@@ -86,7 +86,7 @@ class Subject(NamedTuple):
 
 
 def checksum(data: npt.NDArray[np.uint8]) -> int:
-    """The sum of the 64-bit words of some bytes, the last word filled with zeros.
+    """Return the sum of the 64-bit words of some bytes, the last word filled with zeros.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def checksum(data: npt.NDArray[np.uint8]) -> int:
 
 
 def read_log(system: System, stem: str) -> tuple[bytes, Callable[[int], bytes]]:
-    """The records of a log, and what reads its tables.
+    """Return the records of a log, and what reads its tables.
 
     Raises
     ------
@@ -319,7 +319,7 @@ class ExtentLog:
 
 
 def gathered(extents: Extents, memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The bytes of extents one after another; a view of the memory if they lie so."""
+    """Return the bytes of extents one after another; a view of the memory if they lie so."""
     place, length = extents.place, extents.length
     if not len(place):
         return memory[:0]

@@ -1,4 +1,4 @@
-"""Folders of node-local caches: which a file has, what is in them, whether they may be carried to it.
+"""This module finds the folders of a file's caches, and decides whether they may be carried to it.
 
 Knows: cache files and their logs, notes, inodes, ranks by their numbers. Does not know: how anything is carried.
 
@@ -92,7 +92,7 @@ class Cache:
         return b"" if self.log.header is None else self.log.header.file
 
     def read(self, extents: Extents) -> npt.NDArray[np.uint8]:
-        """Bytes of extents that lie one behind another in memory; fewer where the file ends."""
+        """Return bytes of extents that lie one behind another in memory; fewer where the file ends."""
         # A log may claim more than there is memory, so the cache file, which has each byte at its own place, is asked.
         if int((extents.offset + extents.length).max(initial=0)) > self.nbytes or extents.nbytes > self.nbytes:
             return np.empty(0, np.uint8)
@@ -100,7 +100,7 @@ class Cache:
         return memory[: read_cached(self.system, self.stem + DATA, extents, memory)]
 
     def wrong(self, last: int) -> Ranges:
-        """Bytes of epochs up to `last` that are not what their log says."""
+        """Return bytes of epochs up to `last` that are not what their log says."""
         found = EMPTY
         for one in self.log.writes:
             if one.epoch <= last and not self._right(one):
@@ -113,7 +113,7 @@ class Cache:
 
 
 def find_caches(system: System, path: str, options: Options) -> FoldersOfJobs:
-    """The folders of caches of a file: where the note beside it says, and in the directory of the hints."""
+    """Return the folders of caches of a file: where the note beside it says, and in the directory of the hints."""
     begin, parent = PREFIX, options.hints.get("e10_cache_path", "")
     if not is_unnamed(path):
         begin = name_of_folders(PREFIX, path)
@@ -144,7 +144,7 @@ class Sorted(NamedTuple):
 
 
 def sort_folders(system: System, path: str, folders: Sequence[str]) -> Sorted:
-    """What folders hold for a file; a damaged one counts as the file's, and says so when it is carried."""
+    """Return what folders hold for a file; a damaged one counts as the file's, and says so when it is carried."""
     found = Sorted([], [], [])
     for job in dict.fromkeys(map(os.path.basename, folders)):
         # A job has a folder of one name on each node.
@@ -166,7 +166,7 @@ def sort_folders(system: System, path: str, folders: Sequence[str]) -> Sorted:
 
 
 def missing_folders(system: System, path: str, closed: Mapping[str, str]) -> dict[str, str]:
-    """Lines of the note, each with a host, of folders that cannot be read here, and why.
+    """Return the lines of the note, each with a host, of folders that cannot be read here, and why.
 
     closed : mapping, of `find_folders`.
     """
@@ -180,18 +180,18 @@ def missing_folders(system: System, path: str, closed: Mapping[str, str]) -> dic
 
 
 def shown(folders: Mapping[str, str]) -> str:
-    """Folders that are not read, and why, for a message."""
+    """Return folders that are not read, and why, for a message."""
     lines = [f"{folder}: {why}" for folder, why in folders.items()]
     return "; ".join(lines[:8]) + ("; ..." if len(lines) > 8 else "")
 
 
 def _notes(system: System, path: str) -> list[str]:
-    """The notes that may name caches of a file."""
+    """Return the notes that may name caches of a file."""
     return notes_about(system, path, CACHES_NOTED)
 
 
 def _is_of(system: System, folder: str, path: str) -> bool:
-    """Whether a folder has a cache of a file, by its inode."""
+    """Return whether a folder has a cache of a file, by its inode."""
     with suppress(OSError, LogError):
         inode = _inode_of(system, path)
         return any(cache.file == inode for cache in caches_in(system, folder))
@@ -199,14 +199,14 @@ def _is_of(system: System, folder: str, path: str) -> bool:
 
 
 def _inode_of(system: System, path: str) -> bytes:
-    """How a log names a file; nothing if there is none."""
+    """Return how a log names a file; nothing if there is none."""
     with suppress(FileNotFoundError):
         return b"inode\0\0\0" + system.stat(path).st_ino.to_bytes(8, "little")
     return b""
 
 
 def _of_another_file(system: System, path: str, caches: Sequence[Cache]) -> list[Cache]:
-    """Those of caches that are not of the file that is there."""
+    """Return those of caches that are not of the file that is there."""
     inode = _inode_of(system, path)
     return [
         cache
@@ -216,7 +216,7 @@ def _of_another_file(system: System, path: str, caches: Sequence[Cache]) -> list
 
 
 def caches_in(system: System, folder: str) -> list[Cache]:
-    """The caches in a folder, by rank.
+    """Return the caches in a folder, by rank.
 
     Raises
     ------
@@ -278,7 +278,8 @@ def refuse(system: System, path: str, caches: Sequence[Cache], *, salvage: bool,
 
 
 def _missing_ranks(caches: Sequence[Cache]) -> list[int]:
-    """The first ranks of a job whose caches are not here; the next one, without a log that tells their number."""
+    """Return the first ranks of a job whose caches are not here; the next one, without a log that tells their
+    number."""
     counts = [cache.log.header.num_ranks for cache in caches if cache.log.header is not None]
     there = {int(os.path.basename(cache.stem)) for cache in caches}
     # As many as a message names, and one: the number of ranks may be wrong, and then is large.
@@ -298,14 +299,14 @@ def _refuse_nameless(system: System, path: str, cache: Cache) -> None:
 
 
 def _temporary_of(system: System, path: str, cache: Cache) -> str:
-    """The temporary name, beside `path`, of the file of a cache; "" if it has none."""
+    """Return the temporary name, beside `path`, of the file of a cache; "" if it has none."""
     folder = os.path.dirname(path)
     names = [os.path.join(folder, name) for name in system.listdir(folder or ".") if is_unnamed(name)]
     return next((name for name in names if cache.file == _inode_of(system, name)), "")
 
 
 def _elsewhere(system: System, path: str, caches: Sequence[Cache]) -> str:
-    """Where the note says that other caches of the job are."""
+    """Return where the note says that other caches of the job are."""
     job = {os.path.basename(os.path.dirname(cache.stem)) for cache in caches}
     lines = [line for note in _notes(system, path) for line in noted(system, note) if os.path.basename(line) in job]
     away = [line for line in lines if not _is_here(system, line)]
@@ -313,7 +314,7 @@ def _elsewhere(system: System, path: str, caches: Sequence[Cache]) -> str:
 
 
 def _is_here(system: System, line: str) -> bool:
-    """Whether a line of a note names a folder that is on this machine."""
+    """Return whether a line of a note names a folder that is on this machine."""
     host, folder = host_and_folder(line)
     return host in ("", os.uname().nodename) and exists(system, folder)
 
@@ -331,14 +332,14 @@ def part_from(system: System, path: str, folders: Sequence[str]) -> None:
 
 
 def temporary_of_folder(system: System, path: str, folder: str) -> str:
-    """The temporary name, beside `path`, of the file of the caches in a folder; "" if it has none."""
+    """Return the temporary name, beside `path`, of the file of the caches in a folder; "" if it has none."""
     with suppress(OSError, LogError):
         return next(filter(None, (_temporary_of(system, path, cache) for cache in caches_in(system, folder))), "")
     return ""
 
 
 def is_cache_folder(system: System, name: str) -> bool:
-    """Whether a path is a folder of caches."""
+    """Return whether a path is a folder of caches."""
     return is_folder(system, name) and any(one.endswith(SUFFIX) for one in system.listdir(name))
 
 
@@ -393,7 +394,7 @@ def forget_moved(system: System, path: str, folders: Sequence[str]) -> None:
 
 
 def cache_text(system: System, folder: str) -> Iterator[str]:
-    """The caches in a folder, for people."""
+    """Yield the caches in a folder, for people."""
     for cache in caches_in(system, folder):
         log = cache.log
         yield f"cache       {cache.stem}{DATA}"

@@ -1,4 +1,4 @@
-"""How bytes get from the cache file to the global file.
+"""`GlobalFile` copies bytes from the cache file to the global file.
 
 Knows: two descriptors, or a driver below. Does not know: epochs, queues, ranks.
 
@@ -56,7 +56,7 @@ class GlobalFile:
         return self._fd >= 0
 
     def has_name(self) -> bool:
-        """Whether somebody can find the file; else what a cache holds of it is worth nothing.
+        """Return whether somebody can find the file; else what a cache holds of it is worth nothing.
 
         A new layout that did not become the file, and a file whose place a new layout has taken, have none.
         """

@@ -1,4 +1,4 @@
-"""What one process holds: where a write goes, how it gets to the global file, and what if it does not.
+"""This module decides where a write of a process goes, how it gets to the global file, and what follows a failure.
 
 Knows: the cache file and its log, the queues and threads, the global file, locks; of the driver below that it writes.
 Does not know: reads, the rest of the driver protocol.
@@ -156,15 +156,15 @@ class HeldBytes:
         self._through(extents, memory, ranges)
 
     def _locked(self, ranges: Ranges) -> AbstractContextManager[None]:
-        """In coherent mode, hold locks on ranges until they are queued, or in the file."""
+        """Hold locks on ranges in coherent mode until they are queued, or in the file."""
         return nullcontext() if self.locks is None else self.locks.writing(ranges, self.queue.submit, self.free)
 
     def free(self, ranges: Ranges) -> Ranges:
-        """Of ranges those for which nothing waits."""
+        """Return those of some ranges for which nothing waits."""
         return self.queue.done_with(ranges, -1)
 
     def _has_room(self, store: LocalStore, ranges: Ranges) -> bool:
-        """Whether the cache may take these; where little of what it has is needed still, room is made first."""
+        """Return whether the cache may take these; where little of what it has is needed still, room is made first."""
         bound, capacity, queue = self.hints.in_flight, self.hints.capacity, self.queue
         if bound and queue.weight + ranges.nbytes > bound:
             return False
@@ -260,7 +260,7 @@ class HeldBytes:
         self.reason = self.reason or f"{error.strerror or error} ({where})"
 
     def _end_log(self) -> None:
-        """After trouble: what waits goes to the file now, and with it the log ends, unless headers are held."""
+        """Write what waits to the file after trouble, and end the log with it, unless headers are held."""
         if not self.reason or self.store is None or self.queue.drain() or self.queue.held():
             return
         self.telling = False
@@ -301,7 +301,7 @@ class HeldBytes:
             return lost
 
     def error_of(self, lost: Lost, *, closing: bool = False) -> OSError:
-        """The error of a thread, or of a header, with all that helps; `closing`: nothing tries again."""
+        """Return the error of a thread, or of a header, with all that helps; `closing`: nothing tries again."""
         ranges, error = lost
         where = f"bytes {ranges.start[0]} to {ranges.end[-1]}" if ranges.start.size else "the header"
         if self.store is not None and (ranges.start.size or self.telling):

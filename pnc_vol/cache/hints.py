@@ -1,4 +1,4 @@
-"""The hints of a node-local cache: E10's words and ours, and the options of ``driver="cache(...) | posix"``.
+"""`CacheHints` has the hints of a cache: E10's words and ours, and the options of ``driver="cache(...) | posix"``.
 
 Knows: names, words, defaults. Does not know: files, threads, what is done about a hint.
 
@@ -53,7 +53,7 @@ class CacheHints:
     in_flight: int = 4 * _KIB**3
 
     def in_force(self) -> dict[str, str]:
-        """The hints as text, by their names.
+        """Return the hints as text, by their names.
 
         Examples
         --------
@@ -80,7 +80,7 @@ _FLAGS: dict[str, bool] = {"enable": True, "true": True, "1": True, "disable": F
 def cache_hints(
     hints: Mapping[str, str], options: Mapping[str, Any] | None = None, *, named: bool = False
 ) -> CacheHints:
-    """What is asked of a cache.
+    """Return what is asked of a cache.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class _Hinted:
 
     @staticmethod
     def asked(hints: Mapping[str, str], *, writable: bool) -> bool:
-        """A file that is only read has a cache if its reads are to wait for what others hold.
+        """Return whether a file gets a cache; one that is only read has one if its reads are to wait for others.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Where the ranks of a job have their caches of one file.
+"""The ranks of a job have their caches of one file in one folder on each node.
 
 Knows: hosts, directories, ranks and their nodes. Does not know: what is in a cache, whether a folder is there.
 
@@ -55,11 +55,11 @@ class JobCaches:
         return cls(token, comm.rank, comm.size, [(at, there) for at, there, _ in places], known)
 
     def folder(self, path: str, rank: int) -> str:
-        """The folder of the caches that a rank of this node and others have of a file, `path`."""
+        """Return the folder of the caches that a rank of this node and others have of a file, `path`."""
         return os.path.join(self.directories[rank], self._name(path))
 
     def noted(self, path: str) -> list[str]:
-        """All folders, each with its host, once."""
+        """Return all folders, each with its host, once."""
         return [f"{host}:{os.path.join(directory, self._name(path))}" for host, directory in self.places]
 
     def _name(self, path: str) -> str:
@@ -67,7 +67,7 @@ class JobCaches:
 
 
 def _joined_places(one: list[Any], other: list[Any]) -> list[Any]:
-    """Hosts and directories of ranks and of higher ones; the ranks as first and last of each run."""
+    """Return hosts and directories of ranks and of higher ones; the ranks as first and last of each run."""
     known = {(host, directory): list(runs) for host, directory, runs in one}
     for host, directory, runs in other:
         own_runs = known.setdefault((host, directory), [])

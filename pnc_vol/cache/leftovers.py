@@ -1,4 +1,4 @@
-"""What is done about the caches that an earlier job left, when their file is opened; small, as it is always loaded.
+"""Caches that an earlier job left are found when their file is opened; the module is small, as it is always loaded.
 
 Knows: when there may be such caches. Does not know: what is in them (`recovery`).
 """

@@ -1,4 +1,4 @@
-"""What one process keeps on its node: the cache file and the extent log beside it.
+"""`LocalStore` keeps the cache file of one process and the extent log beside it, in the right order.
 
 Knows: both files, and in which order they are written. Does not know: the global file, threads.
 """
@@ -138,7 +138,8 @@ class LocalStore:
         self.log.note(RELEASED, epoch)
 
     def crowded(self, waiting: Callable[[], tuple[int, int]]) -> bool:
-        """Whether much was written since all data were in the global file last, and little of it is needed still.
+        """Return whether much was written since all data were in the global file last, and little of it is needed
+        still.
 
         waiting : callable, bytes that are not in the global file, and ranges of these.
         """
@@ -210,7 +211,7 @@ class LocalStore:
                 system.rmdir(self.folder)
 
     def _ended(self, name: str) -> bool:
-        """Whether a file of the folder is an empty log."""
+        """Return whether a file of the folder is an empty log."""
         return name.endswith(SUFFIX) and not self.file.system.lstat(os.path.join(self.folder, name)).st_size
 
     def forget(self) -> None:

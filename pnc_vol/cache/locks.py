@@ -1,4 +1,4 @@
-"""Coherent mode: byte-range locks on the extents of the global file that are not in it yet.
+"""Coherent mode locks the extents of the global file that are not in it yet.
 
 Knows: open file description locks, ranges. Does not know: the cache, threads.
 
@@ -228,7 +228,7 @@ class RangeLocks:
 
 
 def _fewer(ranges: Ranges) -> Ranges:
-    """At most `_MOST` ranges that cover these: the smallest gaps are covered too."""
+    """Return at most `_MOST` ranges that cover these: the smallest gaps are covered too."""
     if ranges.start.size <= _MOST:
         return ranges
     gaps = ranges.start[1:] - ranges.end[:-1]

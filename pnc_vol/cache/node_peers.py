@@ -1,4 +1,4 @@
-"""The caches of the other ranks of this node: after a flush, a read sees what they hold.
+"""After a flush a read sees what the caches of the other ranks of this node hold.
 
 Knows: their extent logs and cache files, in whatever folder. Does not know: their queues and threads, MPI.
 
@@ -77,7 +77,7 @@ class NodePeer:
             time.sleep(_NAP)
 
     def is_there(self) -> bool:
-        """Whether its log can be read here."""
+        """Return whether its log can be read here."""
         try:
             self._system.close(self._system.open(self._stem + SUFFIX, os.O_RDONLY | os.O_NOFOLLOW))
         except OSError:
@@ -85,7 +85,7 @@ class NodePeer:
         return True
 
     def changed(self) -> bool:
-        """Whether the log has another record now, or is another one."""
+        """Return whether the log has another record now, or is another one."""
         try:
             fd = self._system.open(self._stem + SUFFIX, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
@@ -127,7 +127,7 @@ class NodePeers:
         return self._seen
 
     def held(self, ended: int) -> list[tuple[int, NodePeer, Ranges]]:
-        """What they hold of epochs up to `ended`, the oldest epoch first."""
+        """Return what they hold of epochs up to `ended`, the oldest epoch first."""
         if ended > self._looked:
             for peer in self._peers:
                 peer.look()
@@ -138,7 +138,7 @@ class NodePeers:
         )
 
     def still(self, held: list[tuple[int, NodePeer, Ranges]]) -> bool:
-        """Whether what was read of them is good; what has changed is looked at again."""
+        """Return whether what was read of them is good; what has changed is looked at again."""
         changed = [peer for peer in dict.fromkeys(peer for _, peer, _ in held) if peer.changed()]
         for peer in changed:
             peer.look()

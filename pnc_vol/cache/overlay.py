@@ -1,4 +1,4 @@
-"""A read: what is held on this node, laid over what the global file has.
+"""A read lays what is held on this node over what the global file has.
 
 Knows: ranges, the cache file, what is held. Does not know: how bytes get to the global file.
 
@@ -50,7 +50,7 @@ class View:
 def read_over(
     view: View, extents: Extents, memory: Memory, ranges: Ranges, held: list[PendingHeader], *, collective: bool
 ) -> int:
-    """As `Driver.read`.
+    """Do as `Driver.read` does.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def _below(
 
 
 def _parts(extents: Extents, ranges: Ranges) -> Extents:
-    """The parts of extents that are in a set; `offset` in the file, `place` in the memory of the extents."""
+    """Return the parts of extents that are in a set; `offset` in the file, `place` in the memory of the extents."""
     if not ranges.start.size:
         return Extents(*np.zeros((3, 0), np.int64))
     which, _, offset, length = intersect(extents.offset, extents.length, ranges.start, ranges.end - ranges.start)
@@ -110,7 +110,7 @@ def _parts(extents: Extents, ranges: Ranges) -> Extents:
 
 
 def _clear(extents: Extents, memory: Memory, first: int, end: int) -> None:
-    """Zeros for what lies between the end of the file and that of what is held."""
+    """Put zeros for what lies between the end of the file and that of what is held."""
     hole = _parts(extents, Ranges(np.array([first]), np.array([end])))
     if hole.length.size:
         zeros = np.zeros(int(hole.length.max()), np.uint8)

@@ -1,4 +1,4 @@
-"""The three queues of what is to be carried to the global file, and what follows it.
+"""Three queues hold what is to be carried to the global file, and the headers that follow it.
 
 Knows: ranges, epochs. Does not know: threads, files; whoever calls holds the lock.
 
@@ -59,7 +59,7 @@ class SyncRequest:
         self.leave(left)
 
     def leave(self, left: Ranges) -> None:
-        """These are left."""
+        """Leave these of the ranges."""
         self.left, self.nbytes = left, left.nbytes
 
 
@@ -84,11 +84,11 @@ class PendingHeader(NamedTuple):
         return max(self.reach, int(ends.max())) if ends.size else self.reach
 
     def covers(self, ranges: Ranges) -> bool:
-        """Whether it has a byte of these ranges."""
+        """Return whether it has a byte of these ranges."""
         return ranges_of(self.extents.offset, self.extents.length).touches(ranges)
 
     def below(self, nbytes: int) -> PendingHeader:
-        """What is left of it in a file that is cut."""
+        """Return what is left of it in a file that is cut."""
         length = np.clip(nbytes - self.extents.offset, 0, self.extents.length)
         return self._replace(extents=self.extents._replace(length=length), reach=min(self.reach, nbytes))
 
@@ -195,13 +195,13 @@ class Queues:
         self._union = None
 
     def _waiting(self, *, but: int = 0) -> Iterator[tuple[int, Ranges]]:
-        """Epochs and ranges that are not known to be in the global file, without what a thread is at."""
+        """Yield epochs and ranges that are not known to be in the global file, without what a thread is at."""
         yield from ((epoch, pending.all()) for epoch, pending in self._pending.items())
         yield from ((request.epoch, request.left) for request in self.submitted)
         yield from (part for key, part in self.busy.items() if key != but)
 
     def union(self) -> Ranges:
-        """All that is not known to be in the global file."""
+        """Return all that is not known to be in the global file."""
         if self._union is None:
             self._union = EMPTY
             for _, part in self._waiting():
@@ -209,7 +209,7 @@ class Queues:
         return self._union
 
     def without(self, ranges: Ranges, thread: int) -> Ranges:
-        """Of ranges that a thread is at, those that wait for nothing else."""
+        """Return those of the ranges that a thread is at that wait for nothing else."""
         for _, part in self._waiting(but=thread):
             ranges = ranges.minus(part)
         return ranges
@@ -220,7 +220,7 @@ class Queues:
         return min(self.ended + self.ordered, lowest - 1)
 
     def releasable(self) -> bool:
-        """Whether the first of what is held may follow by itself.
+        """Return whether the first of what is held may follow by itself.
 
         That is a record count of a process that is alone: a longer header may have to be replaced with a journal, which
         is the business of who calls `release`.
@@ -243,7 +243,8 @@ class Queues:
             del self._pending[epoch]
 
     def take(self, thread: int) -> tuple[SyncRequest | None, Ranges] | None:
-        """What a thread does next: a part of a request, or the first of what is held; None if there is nothing now."""
+        """Return what a thread does next: a part of a request, or the first of what is held; None if there is nothing
+        now."""
         if HEADERS not in self.busy and self.releasable():
             self.busy[HEADERS] = NO_EPOCH, EMPTY
             return None, EMPTY
@@ -282,7 +283,7 @@ class Queues:
             self.give_up(request, error)
 
     def give_up(self, request: SyncRequest, error: OSError) -> None:
-        """What is left of a request is pending again."""
+        """Make what is left of a request pending again."""
         if request in self.submitted:
             self.submitted.remove(request)
         self._again(request.epoch, request.left)
@@ -294,7 +295,7 @@ class Queues:
             self.submitted.remove(request)
 
     def leave(self, what: Callable[[Ranges], Ranges]) -> None:
-        """Of all that waits, leave a part."""
+        """Leave these of the ranges."""
         for epoch in list(self._pending):
             left = Pending()
             left.add(what(self._pending[epoch].all()))

@@ -1,4 +1,4 @@
-"""Caches of killed jobs: what they hold for a file is carried there.
+"""`carry_caches` carries what the caches of killed jobs hold to their file.
 
 Knows: cache files and their logs, ranks by their numbers, epochs. Does not know: headers, datasets: it moves bytes.
 
@@ -154,7 +154,7 @@ def _carry_jobs(
 def _carry(
     path: str, caches: Sequence[Cache], wrong: Sequence[Ranges], last: int, report: CarriedCaches, system: System
 ) -> None:
-    """Data by epoch, then what was held for these epochs."""
+    """Carry data by epoch, then what was held for these epochs."""
     fd = system.open(path, os.O_RDWR)
     try:
         for epoch, cache, ranges in _by_epoch(caches, wrong):
@@ -210,7 +210,7 @@ def _put_held(path: str, fd: int, held: PendingHeader, system: System) -> None:
 
 
 def _by_epoch(caches: Sequence[Cache], wrong: Sequence[Ranges]) -> Iterator[tuple[int, Cache, Ranges]]:
-    """What is missing, in the order of epochs, in each of them in the order of ranks."""
+    """Yield what is missing, in the order of epochs, in each of them in the order of ranks."""
     for epoch in sorted({epoch for cache in caches for epoch in cache.log.missing}):
         for cache, bad in zip(caches, wrong, strict=True):
             if epoch in cache.log.missing:

@@ -1,4 +1,4 @@
-"""The threads that carry what is in the cache file to the global file.
+"""Sync threads carry what is in the cache file to the global file.
 
 Knows: the queues, threads. Does not know: files; it calls functions that carry ranges. No thread calls MPI.
 
@@ -110,7 +110,7 @@ class SyncThreads:
             return self._queues.nbytes + PAGE * self._queues.count
 
     def waiting(self) -> tuple[int, int]:
-        """Bytes that are not in the global file yet, and ranges of these, about."""
+        """Return bytes that are not in the global file yet, and ranges of these, about."""
         with self._changed:
             return self._queues.nbytes, self._queues.count
 
@@ -126,7 +126,7 @@ class SyncThreads:
             self._queues.unorder()
 
     def end_epoch(self) -> int:
-        """The epoch ends; its number. Threads that stopped at an error try again."""
+        """End the epoch and return its number. Threads that stopped at an error try again."""
         with self._changed:
             self._queues.ordered = self._halted = False
             self._queues.ended += 1
@@ -147,7 +147,7 @@ class SyncThreads:
             self._wake()
 
     def held(self) -> list[PendingHeader]:
-        """What is held, or released and not written yet, oldest first."""
+        """Return what is held, or released and not written yet, oldest first."""
         with self._changed:
             return list(self._queues.held)
 
@@ -175,7 +175,7 @@ class SyncThreads:
                     self._changed.notify_all()
 
     def _begin_header(self, epoch: int) -> PendingHeader | None:
-        """The first of what is held, if it is of an epoch up to this one; nobody else writes it then."""
+        """Return the first of what is held, if it is of an epoch up to this one; nobody else writes it then."""
         queues = self._queues
         with self._own():
             self._await(lambda: HEADERS not in queues.busy)
@@ -198,7 +198,7 @@ class SyncThreads:
             yield
 
     def release_alone(self) -> None:
-        """As `release`, for all epochs that are in the file, if no other rank has data of them."""
+        """Do as `release` does, for all epochs that are in the file, if no other rank has data of them."""
         if self._queues.alone:
             self.release(self.synced_epoch())
 
@@ -209,7 +209,7 @@ class SyncThreads:
             self._wake()
 
     def unsynced(self) -> Ranges:
-        """All that is not known to be in the global file."""
+        """Return all that is not known to be in the global file."""
         with self._changed:
             return self._queues.union()
 
@@ -220,7 +220,7 @@ class SyncThreads:
 
     @contextmanager
     def reading(self) -> Iterator[tuple[Ranges, list[PendingHeader]]]:
-        """What waits, and what is held; the cache file is not emptied meanwhile."""
+        """Yield what waits, and what is held; the cache file is not emptied meanwhile."""
         with self._changed:
             self._readers += 1
             found = self._queues.union(), list(self._queues.held)
@@ -232,12 +232,12 @@ class SyncThreads:
 
     @contextmanager
     def quiet(self) -> Iterator[bool]:
-        """Whether nothing waits and nobody reads; if so, nothing is added and nobody begins to read meanwhile."""
+        """Yield whether nothing waits and nobody reads; if so, nothing is added and nobody begins to read meanwhile."""
         with self._changed:
             yield self._queues.empty and not self._readers
 
     def done_with(self, ranges: Ranges, thread: int) -> Ranges:
-        """Of ranges that a thread has carried, those that wait for nothing else."""
+        """Return those of the ranges that a thread has carried that wait for nothing else."""
         with self._changed:
             return self._queues.without(ranges, thread)
 
@@ -275,7 +275,7 @@ class SyncThreads:
             self._queues.held = deque(held.below(nbytes) for held in self._queues.held)
 
     def lost(self) -> list[Lost]:
-        """What was lost since this was asked last; the threads try again when the epoch ends."""
+        """Return what was lost since this was asked last; the threads try again when the epoch ends."""
         with self._changed:
             lost, self._lost = self._lost, []
             return lost
@@ -354,7 +354,7 @@ class SyncThreads:
                 return
 
     def _through(self, number: int, request: SyncRequest | None, ranges: Ranges, error: OSError | None) -> bool:
-        """A thread has done its part, or failed; whether all data are in the global file now."""
+        """Note that a thread has done its part, or failed; return whether all data are in the global file now."""
         with self._changed:
             if error is not None:
                 self._lost.append(Lost(ranges, error))
@@ -382,7 +382,7 @@ class SyncThreads:
 
 
 def _error_of(call: Callable[[], None]) -> OSError | None:
-    """What a call raised; an error that is not the file's ends the thread, and is the cause of this one."""
+    """Return what a call raised; an error that is not the file's ends the thread, and is the cause of this one."""
     try:
         call()
     except OSError as error:

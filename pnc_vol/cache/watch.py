@@ -1,4 +1,4 @@
-"""What a cache did: counts, seconds, and the observers of its phases.
+"""`Watch` counts and times what a cache did, and tells the observers of its phases.
 
 Knows: names of phases, time. Does not know: files.
 """
@@ -41,7 +41,7 @@ class Watch:
         self._observers.append(note)
 
     def note(self, name: str, start: float, nbytes: int = 0, thread: int = 0) -> float:
-        """A phase that began at `start` ends now; the time."""
+        """Return a phase that began at `start` ends now; the time."""
         now = time.perf_counter()
         key = _COUNTED[name]
         with self._lock:
@@ -68,7 +68,7 @@ class Watch:
             self._through[1] += nbytes
 
     def statistics(self) -> dict[str, Any]:
-        """``cache.*``: calls, bytes and seconds; of the synchronisation also the part that nobody waited for."""
+        """Return ``cache.*``: calls, bytes and seconds; of the synchronisation also the part that nobody waited for."""
         with self._lock:
             sync = self._seconds["sync_read"] + self._seconds["synced"]
             found: dict[str, Any] = {

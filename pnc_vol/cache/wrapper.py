@@ -1,4 +1,4 @@
-"""The wrapper: writes go to a cache file on this node, threads carry them to the global file, reads see both.
+"""`CacheDriver` writes to a cache file on this node, lets threads carry that to the global file, and reads both.
 
     File(path, "w", driver="cache(path=/nvm) | posix")
     File(path, "w", driver="cache | mpio", comm=comm, hints={"e10_cache_path": "/nvm"})
@@ -141,14 +141,14 @@ class CacheDriver(Wrapper):
             return read_over(view, extents, memory, ranges, held, collective=collective)
 
     def _hidden(self) -> Ranges:
-        """What others wrote last, as far as is known, and may hold back where it cannot be seen here."""
+        """Return what others wrote last, as far as is known, and may hold back where it cannot be seen here."""
         hidden = EMPTY
         for ranges in self._elsewhere.values():
             hidden = hidden.plus(ranges)
         return hidden.minus(self._bytes.own.all())
 
     def _locked(self, extents: Extents) -> Any:
-        """In coherent mode, locks on what other processes may be writing."""
+        """Hold locks, in coherent mode, on what other processes may be writing."""
         locks = self._bytes.locks
         if locks is None:
             return nullcontext()
@@ -164,13 +164,13 @@ class CacheDriver(Wrapper):
         return self._reads_below() and self.inner.look(end, nbytes, use)
 
     def _reads_below(self) -> bool:
-        """Whether a read is one of the file below, whatever it asks for."""
+        """Return whether a read is one of the file below, whatever it asks for."""
         self._check()
         alone = self._bytes.peers is None and self._bytes.locks is None
         return alone and not self._elsewhere and not self._waits()
 
     def _waits(self) -> bool:
-        """Whether anything is held."""
+        """Return whether anything is held."""
         return bool(self._queue.nbytes or self._queue.held())
 
     def size(self) -> int:

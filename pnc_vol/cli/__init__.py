@@ -1,4 +1,4 @@
-"""The command ``pnc-vol``.
+"""This room is the command ``pnc-vol``.
 
 =============  ==================================================================================
 `main`         the entry point: the table of verbs, the overview

@@ -1,4 +1,4 @@
-"""Command lines of verbs, on the standard library's argparse; the options that several verbs have.
+"""The command lines of verbs are parsed by argparse; options that several verbs have are declared here.
 
 Knows: argparse. Does not know: what a verb does.
 
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
         self.exit()
 
     def options(self) -> Iterable[str]:
-        """The names of all options."""
+        """Return the names of all options."""
         return self._option_string_actions
 
     def flag(self, *names: str, help: str) -> None:
@@ -58,7 +58,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(name, nargs="+", metavar=metavar, help=help)
 
     def parse(self, words: Sequence[str]) -> Options:
-        """The arguments, with options before, between and behind files; what follows ``--`` are files."""
+        """Return the arguments, with options before, between and behind files; what follows ``--`` are files."""
         options: list[str] = []
         files: list[str] = []
         rest = iter(words)
@@ -79,7 +79,7 @@ class Parser(argparse.ArgumentParser):
         return self.parse_args([*options, "--", *files] if files else options)
 
     def _with_value(self, word: str) -> argparse.Action | None:
-        """The option whose value is the next word; of short options in one word, that may be the last one."""
+        """Return the option whose value is the next word; of short options in one word, that may be the last one."""
         known = self._option_string_actions
         if word.startswith("--"):
             action = known.get(word)
@@ -123,7 +123,7 @@ class _ShortHelp(argparse.Action):
 
 
 def parser_of(verb: str) -> tuple[Parser, Callable[[Options], int]]:
-    """The parser of a verb, and the verb itself."""
+    """Return the parser of a verb, and the verb itself."""
     declare, command = importlib.import_module(f"pnc_vol.cli.{VERBS[verb][0]}").VERBS[verb]
     parser = Parser(
         f"pnc-vol {verb}",
@@ -152,7 +152,7 @@ def run_verb(verb: str, words: Sequence[str]) -> int:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """A type of argument: an integer that is not below `least`."""
+    """Return a type of argument: an integer that is not below `least`."""
 
     def number(text: str) -> int:
         value = int(text)
@@ -165,20 +165,20 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def add_quiet(parser: Parser) -> None:
-    """``-q``: errors only."""
+    """Add ``-q``: errors only."""
     parser.flag("-q", "--quiet", help="Print errors only.")
 
 
 def add_json(parser: Parser) -> None:
-    """``--json``, as `as_json`."""
+    """Add ``--json``, as `as_json`."""
     parser.add_argument("--json", dest="as_json", action="store_true", help="Print JSON instead of text.")
 
 
 def add_follow_external(parser: Parser) -> None:
-    """``--follow-external``: values in other files are read."""
+    """Add ``--follow-external``: values in other files are read."""
     parser.flag("--follow-external", help="Also read the values that an HDF5 file keeps in other files.")
 
 
 def add_allow_sparse(parser: Parser) -> None:
-    """``--allow-sparse``: files that declare far more values than they hold are read."""
+    """Add ``--allow-sparse``: files that declare far more values than they hold are read."""
     parser.flag("--allow-sparse", help="Accept a file whose header declares far more values than it holds.")

@@ -1,4 +1,4 @@
-"""CDL, the text form of NetCDF, as ncdump 4.9 prints it.
+"""This module prints CDL, the text form of NetCDF, as ncdump 4.9 does.
 
 Knows: headers, values as numpy arrays, ncdump's layout. Does not know: files, terminals.
 
@@ -48,12 +48,12 @@ _IN_DATA = re.compile(rb"[\x00-\x1f\x7f-\xff\"'\\]")
 
 
 def raw(name: str) -> bytes:
-    """The bytes of a name as the file has them."""
+    """Return the bytes of a name as the file has them."""
     return name.encode("utf-8", "surrogateescape")
 
 
 def escaped_name(name: str | bytes) -> bytes:
-    """A name with a backslash before what is special in CDL.
+    """Return a name with a backslash before what is special in CDL.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def escaped_name(name: str | bytes) -> bytes:
 
 
 def header_lines(header: Header) -> Iterator[bytes]:
-    """The dimensions, variables and attributes, line by line with their ends."""
+    """Yield the dimensions, variables and attributes, line by line with their ends."""
     names = [escaped_name(dim.name) for dim in header.dims]
     if header.dims:
         yield b"dimensions:\n"
@@ -103,7 +103,7 @@ def _attribute(owner: bytes, attr: Attr) -> bytes:
 
 
 def _quoted(data: bytes, special: re.Pattern[bytes], newline: bytes) -> bytes:
-    """Text in quotes; NULs at its end are not shown, and a line break also breaks the line of CDL."""
+    """Return the text in quotes; NULs at its end are not shown, and a line break also breaks the line of CDL."""
     data = data.rstrip(b"\0")
     return b'"' + special.sub(lambda m: _escape(m.group()[0], newline), data) + b'"'
 
@@ -125,7 +125,7 @@ def _attribute_values(attr: Attr) -> list[str]:
 
 
 def _attribute_float(value: float, digits: int) -> str:
-    """A number that shows that it is no integer: ``1.``, ``1.5``, ``1.e+20``."""
+    """Return a number that shows that it is no integer: ``1.``, ``1.5``, ``1.e+20``."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -138,7 +138,7 @@ def _attribute_float(value: float, digits: int) -> str:
 
 
 def fill_of(var: Var) -> Any:
-    """The value that is shown as ``_``, as a numpy scalar; None if there is none."""
+    """Return the value that is shown as ``_``, as a numpy scalar; None if there is none."""
     for attr in var.attrs:
         if attr.name == "_FillValue" and attr.type == var.type and attr.nelems == 1:
             return attr_values(attr)[0]
@@ -152,8 +152,8 @@ _UNSIGNED = re.compile(r"%[^a-zA-Z]*[ouxX]")
 
 
 def value_format(var: Var) -> str:
-    """How one value is printed: the variable's ``C_format`` if it fits its type, else ``%.7g``, ``%.15g`` or, for
-    integers, an empty string."""
+    """Return how one value is printed: the variable's ``C_format`` if it fits its type, else ``%.7g``, ``%.15g`` or,
+    for integers, an empty string."""
     floating = var.type in (FLOAT, DOUBLE)
     for attr in var.attrs:
         if attr.name == "C_format" and attr.type == CHAR and 0 < attr.nelems < 100:
@@ -166,7 +166,7 @@ def value_format(var: Var) -> str:
 
 
 def is_fill(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[np.bool_]:
-    """Which values equal the fill value; floats within their type's precision, a NaN equals a NaN."""
+    """Return which values equal the fill value; floats within their type's precision, a NaN equals a NaN."""
     equal: npt.NDArray[np.bool_]
     if values.dtype.kind != "f":
         equal = values == fill
@@ -184,7 +184,7 @@ def is_fill(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[np.bool_]:
 
 
 def tokens(values: npt.NDArray[Any], fmt: str, fill: Any) -> list[str]:
-    """The text of each value of a 1-D array in native byte order."""
+    """Return the text of each value of a 1-D array in native byte order."""
     hidden: Any = () if fill is None else is_fill(values, fill)
     if not fmt:
         texts = list(map(str, values.tolist()))
@@ -238,7 +238,7 @@ class Rows:
             self.opening, self.position = f"\n {name} =\n  ", 2
 
     def feed(self, values: npt.NDArray[Any]) -> Iterator[bytes]:
-        """The text for the next values, a 1-D array in native byte order."""
+        """Yield the text for the next values, a 1-D array in native byte order."""
         texts = tokens(values, self.fmt, self.fill)
         out: list[str] = [self.opening]
         self.opening = ""
@@ -327,7 +327,7 @@ class TextRows:
         self.opening = b"\n %s = " % name if len(shape) <= 1 else b"\n %s =\n  " % name
 
     def feed(self, values: npt.NDArray[Any]) -> Iterator[bytes]:
-        """The text for the next values, a 1-D array of ``S1``."""
+        """Yield the text for the next values, a 1-D array of ``S1``."""
         data = values.tobytes()
         out: list[bytes] = [self.opening]
         self.opening = b""
@@ -355,7 +355,7 @@ class TextRows:
 
 
 def document(name: str, header: Header, sections: Iterable[bytes] | None) -> Iterator[bytes]:
-    """A whole document; `sections` is the data section, or None for the header alone."""
+    """Yield a whole document; `sections` is the data section, or None for the header alone."""
     yield b"netcdf %s {\n" % escaped_name(name)
     yield from header_lines(header)
     if sections is not None:

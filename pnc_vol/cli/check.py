@@ -1,4 +1,4 @@
-"""``pnc-vol check``: whether files keep to the format, and their markers to what is in them.
+"""``pnc-vol check`` checks whether files keep to the format, and whether their markers fit.
 
 Knows: exit codes. Does not know: the rules (`convert.checking`).
 """
@@ -55,7 +55,8 @@ def command(options: Options) -> int:
 
 
 def _split(found: list[Finding], readers: list[str]) -> tuple[list[Finding], int, dict[str, list[str]]]:
-    """Findings about the format, how many of them are errors, and what keeps each program from reading the file."""
+    """Return findings about the format, how many of them are errors, and what keeps each program from reading the
+    file."""
     findings = [finding for finding in found if finding.field not in readers]
     errors = sum(finding.severity == "error" for finding in findings)
     asked = () if errors else readers
@@ -63,7 +64,7 @@ def _split(found: list[Finding], readers: list[str]) -> tuple[list[Finding], int
 
 
 def _as_json(file: str, found: list[Finding], readers: list[str]) -> dict[str, Any]:
-    """The findings of one file, for JSON."""
+    """Return the findings of one file, for JSON."""
     findings, errors, refused = _split(found, readers)
     return {
         "file": file,

@@ -1,4 +1,4 @@
-"""The Tab key completes verbs and options: the scripts for bash, zsh and fish, which ask ``pnc-vol --complete``.
+"""The Tab key completes verbs and options: the scripts for bash, zsh and fish ask ``pnc-vol --complete``.
 
 Knows: where each shell looks for such scripts. Does not know: which options a verb has; the parsers do.
 """

@@ -1,4 +1,4 @@
-"""``pnc-vol convert`` and ``repack``: a file written anew, in the other format or without unused space.
+"""``pnc-vol convert`` and ``repack`` write a file anew, in the other format or without unused space.
 
 Knows: tables, exit codes. Does not know: how files are converted (`convert.hdf5`) and repacked (`convert.repack`).
 """
@@ -180,7 +180,7 @@ def _ended_tidily() -> Iterator[None]:
 
 
 def _repacked_lines(done: Repacked, *, dry_run: bool) -> Iterator[str]:
-    """What was gained, for people."""
+    """Yield what was gained, for people."""
     sizes = f"{human(done.before)} -> {human(done.after)}"
     if not done.written and (not dry_run or not done.gained):
         yield f"{safe(done.source)}: {human(done.before)}, nothing to gain"

@@ -1,4 +1,4 @@
-"""``pnc-vol demo``: one small HDF5 file, moved to NetCDF and read back by others.
+"""``pnc-vol demo`` writes one small HDF5 file, moves it to NetCDF, and lets others read it back.
 
 Knows: h5py, and which other readers may be installed. Does not know: how any of it works inside.
 """
@@ -103,7 +103,7 @@ def _steps(hdf5: str, netcdf: str) -> Iterator[str]:
 
 
 def _readers(path: str) -> Iterator[tuple[str, float]]:
-    """Each independent reader at hand, and the sum of the temperatures that it reads."""
+    """Yield each independent reader at hand, and the sum of the temperatures that it reads."""
     try:
         import netCDF4
     except ImportError:
@@ -124,7 +124,7 @@ def _readers(path: str) -> Iterator[tuple[str, float]]:
 
 
 def _ncdump(path: str) -> Iterator[tuple[str, float]]:
-    """What the ncdump program reads, if it is installed."""
+    """Yield what the ncdump program reads, if it is installed."""
     program = shutil.which("ncdump")
     if program is None:
         return

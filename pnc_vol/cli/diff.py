@@ -1,4 +1,4 @@
-"""``pnc-vol diff``: what differs between two files, NetCDF or HDF5.
+"""``pnc-vol diff`` finds what differs between two files, NetCDF or HDF5.
 
 Knows: h5py's objects, which both formats' files have; exit codes. Does not know: which format a file has.
 
@@ -79,7 +79,7 @@ def command(options: Options) -> int:
 
 
 def _tolerance(text: str | None) -> tuple[float, float]:
-    """``abs,rel`` as two numbers."""
+    """Return ``abs,rel`` as two numbers."""
     if text is None:
         return 0.0, 0.0
     try:
@@ -194,7 +194,7 @@ class Comparison:
                 yield f"{path}@{name}", "only in the second file"
 
     def _implied(self, a: Any, b: Any) -> frozenset[str]:
-        """``_FillValue``, if it is in one file only and repeats the fill value that both datasets have."""
+        """Return ``_FillValue``, if it is in one file only and repeats the fill value that both datasets have."""
         name = "_FillValue"
         if not hasattr(a, "fillvalue") or not hasattr(b, "fillvalue") or (name in a.attrs) == (name in b.attrs):
             return frozenset()
@@ -247,7 +247,7 @@ class Comparison:
             yield path, f"{count} of {a.size} values differ, {place}{_short(pair[0])} and {_short(pair[1])}{apart}"
 
     def _unequal(self, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Where two arrays of one shape differ."""
+        """Return where two arrays of one shape differ."""
         texts = all(x.dtype.kind in "SU" or check_string_dtype(x.dtype) is not None for x in (a, b))
         if texts:
             return np.asarray(_as_bytes(a) != _as_bytes(b), dtype=np.bool_)
@@ -273,7 +273,7 @@ class Comparison:
 
 
 def _members(group: Any, *, types: bool) -> dict[str, str]:
-    """What each member of a group is; named types only if asked for."""
+    """Return what each member of a group is; named types only if asked for."""
     found = {}
     for name in group:
         try:
@@ -293,7 +293,8 @@ def _members(group: Any, *, types: bool) -> dict[str, str]:
 
 
 def _scales(dataset: Any, axis: int) -> list[str]:
-    """Paths of an axis' scales; netCDF-4's dimensions without a variable are names only, and do not count."""
+    """Return the paths of an axis' scales; netCDF-4's dimensions without a variable are names only, and do not
+    count."""
     paths = inspect_hdf5.axis_scales(dataset, axis)
     return sorted(path for path in paths if not inspect_hdf5.bare_dimension(dataset.file[path]))
 
@@ -306,7 +307,7 @@ def _types(dataset: Any) -> str:
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
-    """The type in words, without byte order and lengths of strings."""
+    """Return the type in words, without byte order and lengths of strings."""
     if check_string_dtype(dtype) is not None:
         return "string"
     members = check_enum_dtype(dtype)
@@ -315,12 +316,12 @@ def _kind(dtype: np.dtype[Any]) -> str:
 
 
 def _comparable(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
-    """Whether a comparison of values means anything."""
+    """Return whether a comparison of values means anything."""
     return (check_string_dtype(a) is None) == (check_string_dtype(b) is None)
 
 
 def _as_bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Texts as bytes without NULs at their ends, whatever they were stored as."""
+    """Return texts as bytes without NULs at their ends, whatever they were stored as."""
     if values.dtype.kind == "S":
         return values.astype(object)
     texts = np.empty(values.size, object)
@@ -329,7 +330,7 @@ def _as_bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
-    """The largest finite difference of numbers."""
+    """Return the largest finite difference of numbers."""
     if a.dtype.kind not in "iufc" or b.dtype.kind not in "iufc":
         return 0.0
     with np.errstate(all="ignore"):
@@ -339,19 +340,19 @@ def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
 
 
 def _normal(value: Any) -> Any:
-    """A fill value as plain Python has it: texts as bytes, whatever they are stored as."""
+    """Return a fill value as plain Python has it: texts as bytes, whatever they are stored as."""
     plain = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
     return plain.encode("utf-8", "surrogateescape") if isinstance(plain, str) else plain
 
 
 def _short(value: Any) -> str:
-    """A value in a few words."""
+    """Return a value in a few words."""
     text = repr(value.tolist()) if isinstance(value, (np.ndarray, np.generic)) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two elements are the same, whatever they are made of; NaN is the same as NaN."""
+    """Return whether two elements are the same, whatever they are made of; NaN is the same as NaN."""
     if isinstance(a, (tuple, list, np.ndarray)) and isinstance(b, (tuple, list, np.ndarray)):
         return len(a) == len(b) and all(map(_same, a, b))
     return bool(a == b or (a != a and b != b))

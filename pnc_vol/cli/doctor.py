@@ -1,4 +1,4 @@
-"""``pnc-vol doctor``: what is installed, which options are in force, what a file system can do, what would be faster.
+"""``pnc-vol doctor`` says what is installed and in force, what a file system can do, what would be faster.
 
 Knows: packages, options, a folder to try things in. Does not know: files that are open.
 """
@@ -69,7 +69,7 @@ def command(options: Options) -> int:
 
 
 def _versions() -> Found:
-    """This package, Python, the system, and the optional packages."""
+    """Return the versions of this package, Python, the system, and the optional packages."""
     found = {"pnc_vol": pnc_vol.__version__, "python": platform.python_version(), "system": platform.platform()}
     for name in PACKAGES:
         try:
@@ -93,7 +93,7 @@ except (ImportError, RuntimeError) as error:
 
 
 def _mpi() -> Found:
-    """The MPI library that mpi4py finds.
+    """Return the MPI library that mpi4py finds.
 
     A child asks: to import `mpi4py.MPI` without starting MPI takes a setting that holds for the whole process, and a
     broken MPI library may end the process that loads it.
@@ -114,7 +114,8 @@ def _mpi() -> Found:
 
 
 def _options(folder: str) -> tuple[Found, Found]:
-    """The options that a file in the folder has without arguments, and those that the environment or a file set."""
+    """Return the options that a file in the folder has without arguments, and those that the environment or a file
+    set."""
     path = hints_file(None)
     from_file = read_hint_file(path).match(os.path.join(REAL.realpath(folder), "*")) if path else None
     given = resolve({"hints": None}, from_file=from_file)
@@ -128,7 +129,7 @@ def _options(folder: str) -> tuple[Found, Found]:
 
 
 def _file_system(folder: str) -> Found:
-    """What the file system of a folder can do, tried."""
+    """Return what the file system of a folder can do, tried."""
     found: Found = {"folder": REAL.realpath(folder), "free": human(free_bytes(folder))}
     found["in memory"] = in_memory(folder)
     with contextlib.ExitStack() as stack:
@@ -176,7 +177,7 @@ def _can(act: Callable[[], object]) -> str:
 
 
 def _advice(found: Found) -> list[str]:
-    """What would be faster or safer here."""
+    """Return what would be faster or safer here."""
     disk, advice = found["file system"], []
     if disk["locks"] == "not tried":
         advice.append("no file can be made in this directory: get permission to write there, or use another one")

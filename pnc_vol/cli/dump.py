@@ -1,4 +1,4 @@
-"""``pnc-vol dump``: the text form of a classic file, as ncdump prints it, from its header and its bytes.
+"""``pnc-vol dump`` prints the text form of a classic file, as ncdump does, from its header and its bytes.
 
 Knows: standard output, the bytes of a file. Does not know: CDL (`cdl`), h5py's view of a file.
 
@@ -76,7 +76,8 @@ def command(options: Options) -> int:
 
 
 def _for_terminal(part: bytes) -> bytes:
-    """Text with each byte of what is not printable as an escape: ncdump prints it as it is, and a terminal obeys it."""
+    """Return the text with each byte of what is not printable as an escape: ncdump prints it as it is, and a terminal
+    obeys it."""
     text = part.decode("utf-8", "surrogateescape")
     if text.isprintable():
         return part
@@ -89,7 +90,7 @@ def _escaped(character: str) -> str:
 
 
 def _sections(stored: DumpedFile | OpenedFile, wanted: list[str] | None) -> Iterator[bytes]:
-    """The data of each variable that has any."""
+    """Yield the data of each variable that has any."""
     for var in stored.header.vars:
         shape = model.shape(stored.header, var)
         if (wanted is not None and var.name not in wanted) or 0 in shape:
@@ -138,7 +139,7 @@ class DumpedFile:
         self.system.close(self.fd)
 
     def values(self, var: Var) -> Iterator[npt.NDArray[Any]]:
-        """The values of a variable in C order, as 1-D arrays in native byte order."""
+        """Yield the values of a variable in C order, as 1-D arrays in native byte order."""
         dtype = TYPES[var.type].dtype
         inner = model.inner_bytes(self.header, var)
         if not model.is_record(self.header, var):
@@ -185,7 +186,7 @@ class DumpedFile:
 
 
 def _open_stored(path: str) -> DumpedFile | OpenedFile:
-    """A classic file, or a set of subfiles by its name, or what is under an address."""
+    """Return a classic file, or a set of subfiles by its name, or what is under an address."""
     if exists(REAL, path) and not is_folder(REAL, path):
         return DumpedFile(path)
     from pnc_vol.cli.dump_opened import opened

@@ -1,4 +1,4 @@
-"""The header and the values of what is no classic file by itself, for ``pnc-vol dump``: through `File`.
+"""``pnc-vol dump`` reads what is no classic file by itself through `File`.
 
 Knows: what a set of subfiles and an address are. Does not know: text. Loaded for these alone.
 """
@@ -58,5 +58,5 @@ class OpenedFile:
 
 
 def opened(path: str) -> OpenedFile | None:
-    """A set of subfiles by its name, or what is under an address; None of any other name."""
+    """Return a set of subfiles by its name, or what is under an address; None of any other name."""
     return OpenedFile(path) if is_address(path) or is_set(REAL, path) else None

@@ -1,4 +1,4 @@
-"""``pnc-vol link`` and ``refs``: programs that read HDF5 or zarr read a NetCDF file, without a copy.
+"""``pnc-vol link`` and ``refs`` let programs that read HDF5 or zarr read a NetCDF file, without a copy.
 
 Knows: exit codes. Does not know: how link files and references are made (`convert.link`, `convert.zarr_refs`).
 """

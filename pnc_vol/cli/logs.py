@@ -1,4 +1,4 @@
-"""``pnc-vol log`` and ``replay``: logs as text; what a killed job had posted, or a set of subfiles, as one file.
+"""``pnc-vol log`` prints logs; ``replay`` writes what a killed job had posted, or a set of subfiles, into one file.
 
 Knows: exit codes, options. Does not know: the bytes of logs (`burst`, `cache`), subfiles (`blob`).
 """
@@ -96,7 +96,7 @@ def _print_log(name: str, limit: int | None, answers: list[dict[str, Any]] | Non
 
 
 def _as_json(source: LogSource, verdict: Verdict) -> dict[str, Any]:
-    """The header and the totals of one log, for JSON."""
+    """Return the header and the totals of one log, for JSON."""
     log = source.log
     return {
         "log": source.base,
@@ -216,7 +216,7 @@ def _replay_set(options: Options, comm: Any) -> bool:
 
 
 def _set_lines(report: BlobReport) -> Iterator[str]:
-    """What a replay of subfiles did, for people."""
+    """Yield what a replay of subfiles did, for people."""
     subfiles = counted(report.subfiles, "subfile")
     yield (
         f"{safe(report.target)}: {counted(report.variables, 'variable')}, {human(report.nbytes)} of {subfiles} "
@@ -236,7 +236,7 @@ def _set_lines(report: BlobReport) -> Iterator[str]:
 
 
 def _log_lines(file: str, report: ReplayReport) -> Iterator[str]:
-    """What a replay did, for people."""
+    """Yield what a replay did, for people."""
     logs = "1 log" if report.logs == 1 else f"{report.logs} logs"
     if report.caches:
         yield f"{safe(file)}: {report.carried} bytes and {report.headers} headers carried from {report.caches} caches"

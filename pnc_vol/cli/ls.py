@@ -1,4 +1,4 @@
-"""``pnc-vol ls``: the tree of a file as h5py sees it.
+"""``pnc-vol ls`` prints the tree of a file as h5py sees it.
 
 Knows: groups, datasets, attributes. Does not know: which of the two formats it is.
 """
@@ -59,7 +59,7 @@ def command(options: Options) -> int:
 
 @contextmanager
 def _opened(file: str) -> Iterator[Any]:
-    """The object that is meant by ``FILE/PATH``."""
+    """Yield the object that is meant by ``FILE/PATH``."""
     path, inner = split(file)
     with expected(path, code=FAILED), on_disk(path) as there, open_either(there) as opened:
         if inner and inner not in opened:
@@ -68,7 +68,7 @@ def _opened(file: str) -> Iterator[Any]:
 
 
 def _as_json(file: str, *, recursive: bool) -> dict[str, Any]:
-    """The objects under one name with their attributes, by path, for JSON."""
+    """Return the objects under one name with their attributes, by path, for JSON."""
     with _opened(file) as obj:
         found = [obj]
         if hasattr(obj, "keys"):
@@ -105,7 +105,7 @@ def _attribute(obj: Any, name: str) -> Any:
 
 
 def split(file: str) -> tuple[str, str]:
-    """``FILE/PATH`` as a file that exists and a path inside it.
+    """Return ``FILE/PATH`` as a file that exists and a path inside it.
 
     The longest leading part that is no directory counts as the file; an address is a file, whole.
     """
@@ -123,7 +123,7 @@ def split(file: str) -> tuple[str, str]:
 
 
 def tree(obj: Any, *, recursive: bool, verbose: bool) -> Iterator[str]:
-    """Lines that describe an object, or a group's members."""
+    """Yield the lines that describe an object, or a group's members."""
     if not hasattr(obj, "keys"):
         yield from _entry(str(obj.name).rpartition("/")[2], obj, verbose)
         return
@@ -155,7 +155,7 @@ def _members(group: Any, recursive: bool, verbose: bool) -> Iterator[str]:
 
 
 def _cycle(member: Any, group: Any) -> bool:
-    """Whether a group is one of its own ancestors, as hard links in HDF5 may have it."""
+    """Return whether a group is one of its own ancestors, as hard links in HDF5 may have it."""
     path = str(group.name)
     while True:
         if group.file[path or "/"] == member:
@@ -176,7 +176,7 @@ def _entry(label: str, obj: Any, verbose: bool) -> Iterator[str]:
 
 
 def _extent(dataset: Any) -> str:
-    """``{SCALAR}``, ``{NULL}`` or each axis with its limit: ``{10/Inf, 20}``."""
+    """Return ``{SCALAR}``, ``{NULL}`` or each axis with its limit: ``{10/Inf, 20}``."""
     if dataset.shape is None:
         return "{NULL}"
     if dataset.shape == ():
@@ -190,7 +190,8 @@ def _extent(dataset: Any) -> str:
 
 
 def type_name(dataset: Any) -> str:
-    """The type in words: ``float64``, ``string``, ``string[8]``, ``enum(int8)``; fields with their numpy types."""
+    """Return the type in words: ``float64``, ``string``, ``string[8]``, ``enum(int8)``; fields with their numpy
+    types."""
     try:
         dtype = dataset.dtype
     except (TypeError, ValueError) as error:
@@ -224,7 +225,7 @@ def _attributes(obj: Any, verbose: bool) -> Iterator[str]:
 
 
 def _shown(obj: Any, name: str) -> str:
-    """The value of an attribute, cut short."""
+    """Return the value of an attribute, cut short."""
     try:
         value = obj.attrs[name]
     except (OSError, TypeError, ValueError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""The command ``pnc-vol``: the table of verbs, the overview, and the call of one verb.
+"""The command ``pnc-vol`` has a table of verbs and an overview, and calls one verb.
 
 Knows: the names of the verbs and where they are. Does not know: what they do.
 
@@ -105,7 +105,7 @@ def _overview(option: str, rest: Sequence[str]) -> int:
 
 
 def columns() -> int:
-    """The width of help; shutil, which would ask the environment, too, takes long to load."""
+    """Return the width of help; shutil, which would ask the environment, too, takes long to load."""
     try:
         return min(os.get_terminal_size().columns, 120)
     except OSError:
@@ -116,7 +116,7 @@ _USAGE = "Usage: pnc-vol [OPTIONS] VERB [ARGS]..."
 
 
 def _short_help() -> Iterator[str]:
-    """The lines of the short overview."""
+    """Yield the lines of the short overview."""
     yield from (_USAGE, "", ABOUT, "")
     line = "Verbs:"
     for name in VERBS:
@@ -128,7 +128,7 @@ def _short_help() -> Iterator[str]:
 
 
 def _help() -> Iterator[str]:
-    """The lines of the overview."""
+    """Yield the lines of the overview."""
     yield from (_USAGE, "", f"  {ABOUT}")
     verbs = {name: about for name, (_, about) in VERBS.items()}
     for title, table in (("Options", OPTIONS), ("Commands", verbs)):

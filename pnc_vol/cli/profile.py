@@ -1,4 +1,4 @@
-"""``pnc-vol profile``: where the time of collective writes went, from the timelines of the driver ``trace``.
+"""``pnc-vol profile`` sums where the time of collective writes went, from the timelines of the driver ``trace``.
 
 As E10's scripts do for the logs of MPE: seconds of each phase, by rank and round; of each round, the slowest rank. A
 *round* is what lies between two ends of a flush.
@@ -47,7 +47,7 @@ class Span(NamedTuple):
 
 
 def spans_of(timeline: Mapping[str, Any]) -> list[Span]:
-    """The phases of one timeline, as `TraceDriver.timeline` writes it.
+    """Return the phases of one timeline, as `TraceDriver.timeline` writes it.
 
     Raises
     ------
@@ -69,7 +69,8 @@ def spans_of(timeline: Mapping[str, Any]) -> list[Span]:
 
 
 def summed(spans: Iterable[Span]) -> dict[str, dict[tuple[int, int], float]]:
-    """Seconds by phase, and by rank and round; threads of a rank add up. ``write`` is without what lies in it."""
+    """Return seconds by phase, and by rank and round; threads of a rank add up. ``write`` is without what lies in
+    it."""
     found: dict[str, dict[tuple[int, int], float]] = {phase: defaultdict(float) for phase in PHASES}
     writes: dict[int, list[Span]] = defaultdict(list)
     inside: list[Span] = []
@@ -126,7 +127,7 @@ def command(options: Options) -> int:
 
 
 def _slowest(by: Mapping[tuple[int, int], float]) -> dict[int, tuple[float, int]]:
-    """Of each round, the seconds of the slowest rank, and which it is."""
+    """Return, for each round, the seconds of the slowest rank, and which it is."""
     found: dict[int, tuple[float, int]] = {}
     for (rank, number), seconds in by.items():
         found[number] = max(found.get(number, (-1.0, 0)), (seconds, rank))

@@ -1,4 +1,4 @@
-"""``pnc-vol run`` and ``plan``: an h5py script, unchanged, on pnc_vol; what its flushes do, on copies if asked for.
+"""``pnc-vol run`` and ``plan`` run an h5py script, unchanged, on pnc_vol; ``plan`` prints what its flushes write.
 
 Knows: how Python starts a script, reports of flushes, the calls of the system that take paths. Does not know: what the
 script does.
@@ -86,7 +86,7 @@ def _check_script(script: str) -> None:
 
 
 def _below(traceback: TracebackType | None, script: str) -> TracebackType | None:
-    """The part of a traceback that begins in the script; nothing if the script did not begin."""
+    """Return the part of a traceback that begins in the script; nothing if the script did not begin."""
     while traceback is not None and traceback.tb_frame.f_code.co_filename != script:
         traceback = traceback.tb_next
     return traceback
@@ -172,13 +172,13 @@ class Aside(System):
         return self.folder + key
 
     def _seen(self, path: Any) -> str:
-        """The file that a name stands for now."""
+        """Return the file that a name stands for now."""
         key = self._key(path)
         aside = self._aside(key)
         return aside if key in self.gone or exists(REAL, aside) else key
 
     def _own(self, path: Any, *, copy: bool = True) -> str:
-        """The name in the folder, with what the real file holds if there is nothing yet."""
+        """Return the name in the folder, with what the real file holds if there is nothing yet."""
         key = self._key(path)
         aside = self._aside(key)
         self._folders(os.path.dirname(aside))

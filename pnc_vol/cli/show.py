@@ -1,4 +1,4 @@
-"""What all verbs share with the person at the terminal: safe text, errors in one line, exit codes.
+"""All verbs print through this module: safe text, errors in one line, exit codes, progress.
 
 Knows: standard output and error. Does not know: verbs, formats.
 
@@ -57,7 +57,7 @@ _ADVICE = {
 
 
 def safe(text: object) -> str:
-    """Text in which nothing steers a terminal: what is not printable is shown as an escape.
+    """Return the text in which nothing steers a terminal: what is not printable is shown as an escape.
 
     Examples
     --------
@@ -71,7 +71,8 @@ def safe(text: object) -> str:
 
 
 def painted(text: str, colour: str) -> str:
-    """Text in a colour, if the output is a terminal with colours and ``NO_COLOR`` is not set; else as it is."""
+    """Return the text in a colour, if the output is a terminal with colours and ``NO_COLOR`` is not set; else as it
+    is."""
     plain = shell_variable("NO_COLOR") or shell_variable("TERM", "dumb") in ("dumb", "unknown")
     return text if plain or not sys.stdout.isatty() else f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
@@ -80,7 +81,7 @@ _COLOURS = {"bold": 1, "red": 31, "green": 32, "yellow": 33, "blue": 34}
 
 
 def plain(value: Any) -> Any:
-    """A value of an attribute or of a report, as JSON has it."""
+    """Return a value of an attribute or of a report, as JSON has it."""
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -104,7 +105,7 @@ def print_json(value: Any) -> None:
 
 @contextlib.contextmanager
 def on_disk(name: str) -> Iterator[str]:
-    """The path of a file; ``-`` is standard input, which is put into a temporary file."""
+    """Yield the path of a file; ``-`` is standard input, which is put into a temporary file."""
     if name != "-":
         yield name
         return
@@ -121,7 +122,7 @@ def on_disk(name: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def bar(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
-    """A line of progress on a terminal, which is gone at the end; else nothing."""
+    """Yield a line of progress on a terminal, which is gone at the end; else nothing."""
     if quiet or not sys.stdout.isatty():
         yield None
         return
@@ -144,7 +145,8 @@ def bar(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
 
 
 def each(names: Sequence[str], act: Callable[[str], int | None], *, code: int | None = None) -> int:
-    """The largest exit code of `act` for each name: a file that cannot be read is reported, and the others go on.
+    """Return the largest exit code of `act` for each name: a file that cannot be read is reported, and the others go
+    on.
 
     Parameters
     ----------
@@ -164,7 +166,7 @@ def each(names: Sequence[str], act: Callable[[str], int | None], *, code: int | 
 
 
 def human(nbytes: float) -> str:
-    """Bytes in words, e.g. ``1.5 MiB``."""
+    """Return bytes in words, e.g. ``1.5 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if nbytes < 1024:
             return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
@@ -173,7 +175,7 @@ def human(nbytes: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things in words.
+    """Return a number of things in words.
 
     Examples
     --------
@@ -207,7 +209,7 @@ def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
 
 
 def _own_words(error: OSError) -> str | None:
-    """The message of this package, if the error does not have the system's."""
+    """Return the message of this package, if the error does not have the system's."""
     return None if error.errno and error.strerror == os.strerror(error.errno) else error.strerror
 
 
@@ -269,6 +271,6 @@ def expected(path: str | os.PathLike[str], *, code: int = TROUBLE) -> Iterator[N
 
 
 def _of_the_system(error: BaseException) -> BaseException:
-    """The error of the operating system that a message of HDF5 quotes; any other one as it is."""
+    """Return the error of the operating system that a message of HDF5 quotes; any other one as it is."""
     quoted = re.search(r"name = '(.*?)', errno = (\d+),", str(error))
     return error if quoted is None else OSError(int(quoted[2]), os.strerror(int(quoted[2])), quoted[1])

@@ -1,4 +1,4 @@
-"""``pnc-vol view``: files in a browser.
+"""``pnc-vol view`` shows files in a browser.
 
 Knows: what is printed for the user: the address, the way from another computer. Does not know: HTTP, objects.
 """

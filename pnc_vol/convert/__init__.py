@@ -1,4 +1,4 @@
-"""Other formats and tools: what converts between them and NetCDF files, and what examines or rewrites NetCDF files.
+"""This room converts between NetCDF files and other formats, and examines or rewrites NetCDF files.
 
 ==================  =============================================================================
 `hdf5`              ``convert``: HDF5 files to NetCDF files and back

@@ -1,4 +1,4 @@
-"""Whether a file is valid, whether its markers describe what is in it, and which programs can read it.
+"""`check` finds whether a file is valid, whether its markers fit, and which programs can read it.
 
 Knows: files, and which values markers lean on. Does not know: the rules (`format.check`, `mapping.marker_check`).
 
@@ -103,7 +103,7 @@ def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequenc
 
 @contextmanager
 def _header_bytes(path: str, system: System) -> Iterator[tuple[Callable[[bytearray, int], int], int]]:
-    """What reads a file, or what is under an address, into a buffer from an offset on; and how long it is."""
+    """Yield what reads a file, or what is under an address, into a buffer from an offset on; and how long it is."""
     if is_address(path):
         with closing(open_stack("remote", path, writable=False)) as driver:
             yield lambda buffer, offset: driver.read_one(np.frombuffer(buffer, np.uint8), offset), driver.size()
@@ -117,7 +117,7 @@ def _header_bytes(path: str, system: System) -> Iterator[tuple[Callable[[bytearr
 
 
 def _of_set(path: str, system: System) -> list[Finding]:
-    """What is wrong with a set of subfiles: with each of them, and with all together."""
+    """Return what is wrong with a set of subfiles: with each of them, and with all together."""
     findings: list[Finding] = []
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", PncVolWarning)
@@ -144,7 +144,7 @@ def _of_set(path: str, system: System) -> list[Finding]:
 
 
 def _of_values(path: str, system: System) -> Findings:
-    """Rows that take more values than there are, and references to what is not there."""
+    """Return rows that take more values than there are, and references to what is not there."""
 
     found = Findings()
     with warnings.catch_warnings():
@@ -211,7 +211,7 @@ that a program does not read is valid."""
 
 
 def _problems(header: Header, name: str) -> list[Finding]:
-    """What keeps a program from reading a valid file; nothing if it reads it.
+    """Return what keeps a program from reading a valid file; nothing if it reads it.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def _finding(name: str, text: str) -> Finding:
 
 
 def _beyond(header: Header, version: int) -> Iterator[str]:
-    """What a version of the format cannot hold: types, and the first of lengths and sizes."""
+    """Yield what a version of the format cannot hold: types, and the first of lengths and sizes."""
     typed = [(f"global attribute {attr.name!r}", attr.type) for attr in header.attrs]
     for var in header.vars:
         typed.append((f"variable {var.name!r}", var.type))

@@ -1,4 +1,4 @@
-"""The values of datasets copied from one open file into another, block by block.
+"""The values of datasets are copied from one open file into another, block by block.
 
 Knows: h5py's objects, which both files have, and its low-level calls; references. Does not know: how the target was
 defined.
@@ -174,11 +174,12 @@ class CopiedValues:
         return True
 
     def chunks(self, source: Any, target: Any) -> Any:
-        """The shape of the chunks of whichever is HDF5; None if it has none."""
+        """Return the shape of the chunks of whichever is HDF5; None if it has none."""
         return getattr(source if self.to_netcdf else target, "chunks", None)
 
     def numbers(self, source: Any, block: tuple[slice, ...]) -> Any:
-        """A block of numbers, in memory that the next block has again: new memory costs as much as the copy into it."""
+        """Return a block of numbers, in memory that the next block has again: new memory costs as much as the copy into
+        it."""
         shape, dtype = tuple(axis.stop - axis.start for axis in block), source.dtype
         nbytes = prod(shape) * dtype.itemsize
         if nbytes > self.room.nbytes:
@@ -233,19 +234,19 @@ class CopiedValues:
 
 
 def _varies(source: Any) -> bool:
-    """Whether a dataset is of strings of varying length."""
+    """Return whether a dataset is of strings of varying length."""
     return source.dtype.kind == "O" and check_string_dtype(source.dtype) is not None
 
 
 def _read(source: Any, selection: tuple[slice, ...]) -> Any:
-    """A block of values."""
+    """Return a block of values."""
     with _named(source):
         return source[selection]
 
 
 @contextmanager
 def _named(source: Any) -> Iterator[None]:
-    """What fails inside is an `OSError` with the dataset's name, which the libraries' own errors lack."""
+    """Yield what fails inside is an `OSError` with the dataset's name, which the libraries' own errors lack."""
     try:
         yield
     except (OSError, RuntimeError, TypeError, ValueError) as error:
@@ -306,7 +307,7 @@ def create_attribute(obj: Any, name: str, value: Any, shape: tuple[int, ...], dt
 
 
 def _of_objects(dtype: Dtype) -> bool:
-    """Whether values of a type are or hold arrays of varying length, or references."""
+    """Return whether values of a type are or hold arrays of varying length, or references."""
     if "ref" in metadata_of(dtype) or ragged_base(dtype) is not None:
         return True
     if dtype.names is not None:
@@ -315,7 +316,7 @@ def _of_objects(dtype: Dtype) -> bool:
 
 
 def _exact(values: Any, dtype: Dtype, shape: tuple[int, ...]) -> Any:
-    """The values as a contiguous array of exactly this type and shape."""
+    """Return the values as a contiguous array of exactly this type and shape."""
     if dtype.subdtype is not None:
         return _exact(values, dtype.subdtype[0], shape + dtype.subdtype[1])
     if dtype.names is not None:

@@ -1,4 +1,4 @@
-"""A file opened for reading, whichever of the two formats it has.
+"""`open_either` opens a file for reading, whichever of the two formats it has.
 
 Knows: signatures, h5py's `File` and ours. Does not know: what is done with the file.
 
@@ -26,7 +26,7 @@ Kind = Literal["hdf5", "netcdf"]
 
 
 def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
-    """Whether a file is HDF5 or classic NetCDF, by its first bytes.
+    """Return whether a file is HDF5 or classic NetCDF, by its first bytes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""HDF5 files to NetCDF files and back, with a report of what was kept.
+"""`convert` turns HDF5 files into NetCDF files and back, with a report of what was kept.
 
 Knows: both kinds of file through their h5py-like objects, temporary names, the report. Does not know: how values
 are copied (`convert.transfer`), how either format is laid out.
@@ -51,7 +51,7 @@ BUFFER = 2 * MIB
 
 @contextlib.contextmanager
 def published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
-    """A temporary name that becomes `target` if the block ends well, and is removed if it does not."""
+    """Yield a temporary name that becomes `target` if the block ends well, and is removed if it does not."""
     # what a symbolic link leads to is replaced, not the link
     target = system.realpath(target)
     folder, name = os.path.split(target)
@@ -220,7 +220,7 @@ def convert(
 
 @contextlib.contextmanager
 def _damage_named(source: str) -> Iterator[None]:
-    """An error of a damaged file in place of what h5py raises in its own code."""
+    """Yield an error of a damaged file in place of what h5py raises in its own code."""
     try:
         yield
     except (RuntimeError, KeyError, ValueError) as error:
@@ -250,7 +250,8 @@ def _check_compression(name: object, opts: object) -> None:
 
 
 def _missing(reader: File) -> list[tuple[str, int]]:
-    """The datasets of which a file that was cut does not have all values, and how many bytes of each are missing."""
+    """Return the datasets of which a file that was cut does not have all values, and how many bytes of each are
+    missing."""
     disk, tree = reader.id.handle.session.disk, reader.id.node.tree
     paths = {node.cdf_name: node.path for node in tree.datasets.values()}
     found = [] if disk.layout.several_files else short_data(disk.header, disk.driver.size())
@@ -259,7 +260,7 @@ def _missing(reader: File) -> list[tuple[str, int]]:
 
 @contextlib.contextmanager
 def _admitted(source: str, kind: Kind, target: str, *, follow: bool, allow: bool, packed: bool) -> Iterator[Any]:
-    """The open source, if what it declares is there, and the target has room for it."""
+    """Yield the open source, if what it declares is there, and the target has room for it."""
     with warnings.catch_warnings():
         # the report lists what is missing
         warnings.simplefilter("ignore", ShortFileWarning)
@@ -279,7 +280,7 @@ def _check_strings(source: str, target: str, path: str, nbytes: int, held: int, 
 
 
 def _new_file(path: str, source: Any, source_kind: Kind, system: System, options: dict[str, Any]) -> Any:
-    """An empty file of the other kind, which keeps the order of its members if the source does."""
+    """Return an empty file of the other kind, which keeps the order of its members if the source does."""
     tracked = inspect_hdf5.is_tracked(source["/"])
     if source_kind == "hdf5":
         ordered = {"track_order": tracked and not inspect_hdf5.is_netcdf4(source)}

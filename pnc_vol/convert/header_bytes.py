@@ -1,4 +1,4 @@
-"""The first bytes of a file, as many as the reader of them asks for.
+"""`with_header` reads the first bytes of a file, as many as their reader asks for.
 
 Knows: descriptors, `NeedBytes`. Does not know: headers.
 """
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def with_header(system: System, fd: int, ask: Callable[..., T]) -> T:
-    """The result of `ask` for the first bytes of a file; it is given more until it does not raise `NeedBytes`.
+    """Return the result of `ask` for the first bytes of a file; it is given more until it does not raise `NeedBytes`.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def with_header(system: System, fd: int, ask: Callable[..., T]) -> T:
 
 
 def with_bytes(read: Callable[[bytearray, int], int], nbytes: int, ask: Callable[..., T]) -> T:
-    """The same of `nbytes` bytes that a function reads: into a buffer, from an offset on."""
+    """Return the same of `nbytes` bytes that a function reads: into a buffer, from an offset on."""
     wanted = min(nbytes, 1 << 16)
     while True:
         data = bytearray(wanted)

@@ -1,4 +1,4 @@
-"""Questions to an object of h5py, or of ours, for which the two libraries have no common call.
+"""This module asks an object of h5py, or of ours, questions for which the two libraries have no common call.
 
 Knows: h5py's low-level functions and our ids, and which question needs them. Does not know: targets, reports.
 
@@ -66,19 +66,19 @@ _ALWAYS_HIDDEN = frozenset({"REFERENCE_LIST", "DIMENSION_LIST", "DIMENSION_LABEL
 
 
 def is_hdf5(obj: Any) -> bool:
-    """Whether an object is h5py's."""
+    """Return whether an object is h5py's."""
     return type(obj).__module__.partition(".")[0] == "h5py" or not hasattr(obj.id, "node")
 
 
 def kind_of_object(obj: Any) -> Literal["group", "dataset", "type"]:
-    """What a member of a group is."""
+    """Return what a member of a group is."""
     if hasattr(obj, "shape"):
         return "dataset"
     return "group" if hasattr(obj, "keys") else "type"
 
 
 def members(group: Any) -> list[str]:
-    """The names in a group, in order of creation where that is known."""
+    """Return the names in a group, in order of creation where that is known."""
     # h5py lists by creation where the file tracks it; ours always knows it, and lists by name as h5py does otherwise.
     if is_hdf5(group):
         return list(group)
@@ -87,7 +87,7 @@ def members(group: Any) -> list[str]:
 
 
 def is_tracked(obj: Any) -> bool:
-    """Whether a group lists its members, or a dataset its attributes, in the order of their creation.
+    """Return whether a group lists its members, or a dataset its attributes, in the order of their creation.
 
     NetCDF always keeps that order. Of a file of ours it counts where it was asked for, where it is not that of the
     names, and where nothing shows that the file was ever more than NetCDF. How groups are ordered among datasets is not
@@ -112,24 +112,25 @@ def is_tracked(obj: Any) -> bool:
 
 
 def identity(obj: Any) -> Any:
-    """What two objects of one file share if and only if they are the same, by whatever name."""
+    """Return what two objects of one file share if and only if they are the same, by whatever name."""
     return identity_of(obj.id) if is_hdf5(obj) else id(obj.id.node)
 
 
 def identity_of(oid: Any) -> Any:
-    """The `identity` of an object of h5py's low-level interface."""
+    """Return the `identity` of an object of h5py's low-level interface."""
     import h5py
 
     return h5py.h5o.get_info(oid).addr
 
 
 def attribute_names(obj: Any) -> list[str]:
-    """The names of an object's attributes, in order of creation where that is known."""
+    """Return the names of an object's attributes, in order of creation where that is known."""
     return list(obj.attrs) if is_hdf5(obj) else list(obj.id.node.attrs)
 
 
 def names_of(obj: Any) -> int:
-    """How many hard links lead to the object; of ours more than one if any object of the file may have several."""
+    """Return how many hard links lead to the object; of ours more than one if any object of the file may have
+    several."""
     if not is_hdf5(obj):
         return 1 + bool(obj.id.node.tree.links)
     import h5py
@@ -141,7 +142,7 @@ def names_of(obj: Any) -> int:
 
 
 def storable_dtype(dataset: Any) -> np.dtype[Any]:
-    """The numpy type of a dataset.
+    """Return the numpy type of a dataset.
 
     Raises
     ------
@@ -156,7 +157,8 @@ def storable_dtype(dataset: Any) -> np.dtype[Any]:
 
 
 def bytes_in_memory(dataset: Any) -> int:
-    """Bytes that one element takes while it is copied; where that varies, a guess from a sample."""
+    """Return the number of bytes that one element takes while it is copied; where that varies, a guess from a
+    sample."""
     dtype = dataset.dtype
     if not dtype.hasobject or not dataset.size:
         return int(dtype.itemsize)
@@ -170,7 +172,7 @@ def bytes_in_memory(dataset: Any) -> int:
 
 
 def _bytes_of(value: Any) -> int:
-    """Bytes of a value with all that it leads to."""
+    """Return the number of bytes of a value with all that it leads to."""
     if isinstance(value, (bytes, str)):
         return STRING_BYTES + len(value)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
@@ -182,7 +184,7 @@ def _bytes_of(value: Any) -> int:
 
 
 def chosen_fill(dataset: Any) -> Any:
-    """The fill value that was asked for when the dataset was made; None for the default."""
+    """Return the fill value that was asked for when the dataset was made; None for the default."""
     if not is_hdf5(dataset):
         node = dataset.id.node
         given = (node, *node.parts.values())
@@ -199,7 +201,7 @@ def chosen_fill(dataset: Any) -> Any:
 
 
 def storage_options(dataset: Any) -> str:
-    """Chunks, filters and the like, in words; empty if there are none."""
+    """Return chunks, filters and the like, in words; empty if there are none."""
     found = []
     if dataset.chunks is not None:
         found.append(f"chunks {tuple(dataset.chunks)}")
@@ -215,8 +217,8 @@ def storage_options(dataset: Any) -> str:
 
 
 def stored_whole(dataset: Any) -> tuple[int, int] | None:
-    """The descriptor of an HDF5 file, open for reading, and the offset in it of a dataset's values, C-contiguous and
-    exactly as numpy has them; None if they are not there, not so, or not in one piece.
+    """Return the descriptor of an HDF5 file, open for reading, and the offset in it of a dataset's values, C-contiguous
+    and exactly as numpy has them; None if they are not there, not so, or not in one piece.
     """
     import h5py
 
@@ -233,7 +235,8 @@ def stored_whole(dataset: Any) -> tuple[int, int] | None:
 
 
 def type_details(tid: Any, dtype: np.dtype[Any]) -> str:
-    """Properties of an HDF5 type that its numpy type lacks, in words; empty if it is just what h5py makes of that.
+    """Return properties of an HDF5 type that its numpy type lacks, in words; empty if it is just what h5py makes of
+    that.
 
     They are told and not kept: to keep them, the marker would have to describe HDF5's types.
 
@@ -255,7 +258,7 @@ def type_details(tid: Any, dtype: np.dtype[Any]) -> str:
 
 
 def _details(tid: Any, made: Any) -> list[str]:
-    """How a type differs from another one that has the same numpy type."""
+    """Return how a type differs from another one that has the same numpy type."""
     import h5py
 
     kind = tid.get_class()
@@ -287,7 +290,7 @@ def _details(tid: Any, made: Any) -> list[str]:
 
 
 def bookkeeping(obj: Any) -> frozenset[str]:
-    """Names of the attributes that HDF5's dimension scales and netCDF-4 keep for themselves."""
+    """Return the names of the attributes that HDF5's dimension scales and netCDF-4 keep for themselves."""
     if not is_hdf5(obj):
         return frozenset(present(obj.id.node))
     if kind_of_object(obj) == "type":
@@ -298,7 +301,7 @@ def bookkeeping(obj: Any) -> frozenset[str]:
 
 
 def attribute_refers(obj: Any, name: str) -> bool:
-    """Whether the value of an attribute is or holds references."""
+    """Return whether the value of an attribute is or holds references."""
     try:
         dtype = obj.attrs.get_id(name).dtype if is_hdf5(obj) else obj.id.node.attrs[name].dtype
     except (OSError, TypeError, ValueError, KeyError, RuntimeError):
@@ -307,7 +310,7 @@ def attribute_refers(obj: Any, name: str) -> bool:
 
 
 def attribute_details(obj: Any, name: str) -> str:
-    """As `type_details`, of an attribute."""
+    """Do as `type_details` does, of an attribute."""
     if not is_hdf5(obj):
         return ""
     about = obj.attrs.get_id(name)
@@ -315,7 +318,7 @@ def attribute_details(obj: Any, name: str) -> str:
 
 
 def attribute(obj: Any, name: str) -> tuple[Any, tuple[int, ...] | None, np.dtype[Any]]:
-    """The value, shape and type of an attribute; the shape is None for an empty one.
+    """Return the value, shape and type of an attribute; the shape is None for an empty one.
 
     Of a file that the netCDF-4 library wrote, a single value is a scalar and characters are a text: NetCDF has no other
     attributes, and the library stores them with an axis, and as bytes of fixed length.
@@ -342,7 +345,7 @@ def attribute(obj: Any, name: str) -> tuple[Any, tuple[int, ...] | None, np.dtyp
 
 
 def is_plain_netcdf(obj: Any, name: str) -> bool:
-    """Whether an attribute is one value, or a text, as the netCDF-4 library stores them."""
+    """Return whether an attribute is one value, or a text, as the netCDF-4 library stores them."""
     about = obj.attrs.get_id(name) if is_netcdf4(obj) else None
     return about is not None and (about.shape == (1,) or (about.shape == () and about.dtype.kind == "S"))
 
@@ -359,7 +362,7 @@ def _is_scale(dataset: Any) -> bool:
 
 
 def scale_name(dataset: Any) -> str | None:
-    """The name that a dimension scale was given, maybe empty; None if the dataset is no scale."""
+    """Return the name that a dimension scale was given, maybe empty; None if the dataset is no scale."""
     if not is_hdf5(dataset):
         name: str | None = dataset.id.node.scale
         return name
@@ -371,12 +374,12 @@ def scale_name(dataset: Any) -> str | None:
 
 
 def is_netcdf4(obj: Any) -> bool:
-    """Whether an object is in an HDF5 file that the netCDF-4 library wrote."""
+    """Return whether an object is in an HDF5 file that the netCDF-4 library wrote."""
     return is_hdf5(obj) and "_NCProperties" in obj.file.attrs
 
 
 def bare_dimension(dataset: Any) -> str:
-    """The name of the netCDF-4 dimension that a dataset stands for, if it is no variable; else empty."""
+    """Return the name of the netCDF-4 dimension that a dataset stands for, if it is no variable; else empty."""
     if not _is_scale(dataset):
         return ""
     name = scale_name(dataset) or ""
@@ -384,7 +387,8 @@ def bare_dimension(dataset: Any) -> str:
 
 
 def axis_label(dataset: Any, axis: int) -> str:
-    """The label of an axis; of ours, the dimension's name if someone gave it one and no scale brings it along."""
+    """Return the label of an axis; of ours, the dimension's name if someone gave it one and no scale brings it
+    along."""
     label = str(dataset.dims[axis].label)
     if label or is_hdf5(dataset):
         return label
@@ -397,7 +401,7 @@ def axis_label(dataset: Any, axis: int) -> str:
 
 
 def axis_scales(dataset: Any, axis: int) -> list[str]:
-    """Paths of the scales that are attached to an axis."""
+    """Return the paths of the scales that are attached to an axis."""
     if is_hdf5(dataset) and "DIMENSION_LIST" not in dataset.attrs:
         return []
     return [str(scale.name) for scale in dataset.dims[axis].values()]
@@ -407,7 +411,7 @@ def axis_scales(dataset: Any, axis: int) -> list[str]:
 
 
 def outside(dataset: Any) -> str:
-    """The other files that hold values of a dataset, in words; empty if all are in the dataset's own file.
+    """Return the other files that hold values of a dataset, in words; empty if all are in the dataset's own file.
 
     HDF5 keeps values in other files as external storage, and shows those of other datasets as virtual ones. Reading the
     values, and even asking for the shape of a virtual dataset, opens these files, wherever they are.
@@ -442,7 +446,7 @@ def _outside(file: Any, oid: Any, seen: set[Any]) -> str:
 
 
 def _only_hard(file: Any, path: str) -> bool:
-    """Whether no step of a path is a soft or an external link."""
+    """Return whether no step of a path is a soft or an external link."""
     import h5py
 
     steps = [step for step in path.split("/") if step and step != "."]
@@ -456,7 +460,7 @@ def _only_hard(file: Any, path: str) -> bool:
 
 
 def _some(names: list[str]) -> str:
-    """The first of several names, each once."""
+    """Return the first of several names, each once."""
     different = list(dict.fromkeys(names))
     more = f" and {len(different) - 3} more" if len(different) > 3 else ""
     return ", ".join(map(repr, different[:3])) + more

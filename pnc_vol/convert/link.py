@@ -1,4 +1,4 @@
-"""HDF5 files that show the values of a NetCDF file without a copy: ``link``.
+"""`link` makes an HDF5 file that shows the values of a NetCDF file without a copy.
 
 Knows: where the elements of each variable lie, external storage and virtual datasets of HDF5. Does not know: how
 objects are copied (`convert.transfer`).
@@ -156,7 +156,7 @@ def _same_file(one: str, other: str, system: System) -> bool:
 
 
 def _header_of(reader: File, source: str) -> Header:
-    """The header in the file, of which everything that is shown must be made."""
+    """Return the header in the file, of which everything that is shown must be made."""
     session = reader.id.handle.session
     if not session.disk.layout.self_contained:
         raise PncVolError(f"{source}: the values are in subfiles; gather them first with pnc-vol replay --output.")
@@ -183,7 +183,7 @@ class _Stored:
         self.dims = {uid: [header.dims[i] for i in var.dims] for uid, var in zip(disk.uids, header.vars, strict=True)}
 
     def ranges(self, node: DatasetNode) -> list[Segment]:
-        """Where the values of a variable lie, in their order; ranges that adjoin are one."""
+        """Return where the values of a variable lie, in their order; ranges that adjoin are one."""
         assert node.shape is not None
         whole = Runs(np.zeros(1, np.int64), np.array([prod(node.shape)], np.int64))
         runs = split_rows(whole, prod(node.shape[1:])) if node.is_record else whole
@@ -217,7 +217,7 @@ class _Linked(Transfer):
         self.attributes(source, made)
 
     def parts(self, node: DatasetNode, name: str, target: Any) -> Any:
-        """A group with the variables of a compound, or of arrays of varying length."""
+        """Return a group with the variables of a compound, or of arrays of varying length."""
         group = target.create_group(name, track_order=True)
         for label, part in node.parts.items():
             made = self.parts(part, label, group) if part.parts else self.variable(part, label, group)
@@ -226,7 +226,7 @@ class _Linked(Transfer):
         return group
 
     def variable(self, node: DatasetNode, name: str, target: Any) -> Any:
-        """A dataset over one variable."""
+        """Return a dataset over one variable."""
         dtype = _hdf5_dtype(node.element)
         if node.shape is None or not prod(node.shape):
             # netCDF-4 opens no file with a dataset that has no shape
@@ -238,7 +238,7 @@ class _Linked(Transfer):
         return self.joined(target, name, node.shape, dtype, ranges, fill)
 
     def external(self, target: Any, name: str, shape: Any, dtype: Any, ranges: list[Segment], fill: Any) -> Any:
-        """A dataset of external storage."""
+        """Return a dataset of external storage."""
         import h5py
 
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -254,7 +254,7 @@ class _Linked(Transfer):
         return target[name]
 
     def joined(self, target: Any, name: str, shape: Any, dtype: Any, ranges: list[Segment], fill: Any) -> Any:
-        """A virtual dataset over parts of `MOST` records each; a record is a range."""
+        """Return a virtual dataset over parts of `MOST` records each; a record is a range."""
         import h5py
 
         group = self.target.require_group(PARTS)
@@ -275,7 +275,7 @@ class _Linked(Transfer):
     # -------------------------------------------------------------------------------------------- dimensions
 
     def label(self, source: Any, axis: int) -> str:
-        """Only labels that differ from the dimension's name, which its scale already gives."""
+        """Return a label that differs from the dimension's name, which its scale already gives."""
         return super().label(source, axis) if source.id.node.axes[axis].only_label else ""
 
     def axes(self, path: str) -> Iterator[str]:
@@ -284,7 +284,7 @@ class _Linked(Transfer):
         self.attach(self.source[path].id.node, self.target[path])
 
     def dimension(self, path: str, axis: int, name: str) -> None:
-        """Nothing: `attach` does it, for axes without a label too."""
+        """Do nothing: `attach` does it, for axes without a label too."""
 
     def attach(self, node: DatasetNode, made: Any) -> None:
         """Give the axes without a scale one that stands for their dimension, as netCDF-4 has it."""
@@ -300,7 +300,8 @@ class _Linked(Transfer):
                 made.dims[axis].attach_scale(scale)
 
     def bare(self, name: str, size: int) -> Any:
-        """A scale without values for a dimension that has no variable; the variable of that name if it is a scale."""
+        """Return a scale without values for a dimension that has no variable; the variable of that name if it is a
+        scale."""
         there = self.source.get(name)
         if hasattr(there, "shape") and inspect_hdf5.scale_name(there) is not None and name in self.target:
             scale = self.target[name]
@@ -315,7 +316,7 @@ class _Linked(Transfer):
 
 
 def _raw(element: Element) -> np.dtype[Any]:
-    """The type of one element for its bytes in the file."""
+    """Return the type of one element for its bytes in the file."""
     if element.kind == "array":
         assert element.dtype.subdtype is not None
         base, shape = element.dtype.subdtype
@@ -324,7 +325,7 @@ def _raw(element: Element) -> np.dtype[Any]:
 
 
 def _hdf5_dtype(element: Element) -> Any:
-    """The type of HDF5 that describes the bytes of an element as they are in the file, as h5py takes it."""
+    """Return the type of HDF5 that describes the bytes of an element as they are in the file, as h5py takes it."""
     if element.is_string:
         return string_dtype(element.encoding, element.itemsize)
     if element.kind == "bool":

@@ -1,4 +1,4 @@
-"""Whether a link file still shows what is in its NetCDF file.
+"""`state_of` finds whether a link file still shows what is in its NetCDF file.
 
 Knows: the note in a link file, headers. Does not know: how a link file is made (`convert.link`).
 """
@@ -37,7 +37,7 @@ class LinkState(NamedTuple):
 
 
 def digest(header: Header) -> str:
-    """A text that differs if anything but the number of records does.
+    """Return a text that differs if anything but the number of records does.
 
     A time stamp would not do: it changes with the values, which a link file shows as they are, and with a copy.
     """
@@ -45,7 +45,7 @@ def digest(header: Header) -> str:
 
 
 def state_of(path: str | os.PathLike[str], *, system: System = REAL) -> LinkState | None:
-    """Whether a link file is up to date; None if the file is no link file.
+    """Return whether a link file is up to date; None if the file is no link file.
 
     Examples
     --------
@@ -72,12 +72,12 @@ def _state(note: dict[str, Any], path: str, system: System) -> LinkState:
 
 
 def source_of(note: dict[str, Any], path: str) -> str:
-    """The NetCDF file that the note in a link file names."""
+    """Return the NetCDF file that the note in a link file names."""
     return os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(path)), str(note.get("source"))))
 
 
 def note_of(path: str, *, system: System = REAL) -> dict[str, Any] | None:
-    """The note in a link file; None if the file is none.
+    """Return the note in a link file; None if the file is none.
 
     The HDF5 library is not asked: what stands at `path` may be any file, and in a damaged one the library may look for
     attributes for ever.

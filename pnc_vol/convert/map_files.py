@@ -1,4 +1,4 @@
-"""E3SM-IO's map files: which process of a climate model writes which cells.
+"""E3SM-IO's map files say which process of a climate model writes which cells.
 
 A map gives each of the processes that made it a list of runs of cells, as offsets into the flattened dimensions (time
 apart) and lengths. A file has several, D1, D2, ..., as NetCDF or as HDF5 with the same names.
@@ -54,7 +54,8 @@ class Map:
     lengths: Ints
 
     def share(self, rank: int, ranks: int, *, compat: bool = False) -> tuple[Ints, Ints]:
-        """Offsets and lengths of the runs of one of `ranks`, as stored: those of its processes, one behind another.
+        """Return offsets and lengths of the runs of one of `ranks`, as stored: those of its processes, one behind
+        another.
 
         Each rank has as many processes as any other, or one more; ranks beyond the number of processes have none.
 
@@ -74,13 +75,13 @@ class Map:
         return offsets, lengths
 
     def of_rank(self, rank: int, ranks: int, *, compat: bool = False) -> Runs:
-        """The runs that one of `ranks` writes: see `share` and `in_rows`."""
+        """Return the runs that one of `ranks` writes: see `share` and `in_rows`."""
         offsets, lengths = self.share(rank, ranks, compat=compat)
         return in_rows(Runs(offsets.astype(np.int64), lengths.astype(np.int64)), self.dims[-1])
 
 
 def in_rows(runs: Runs, row: int) -> Runs:
-    """Runs in ascending order, neighbours joined, but never across the end of a row, as E3SM-IO has them.
+    """Return runs in ascending order, neighbours joined, but never across the end of a row, as E3SM-IO has them.
 
     Examples
     --------
@@ -95,7 +96,7 @@ def in_rows(runs: Runs, row: int) -> Runs:
 
 
 def read_maps(path: str | os.PathLike[str]) -> list[Map]:
-    """The maps of a file, whole.
+    """Return the maps of a file, whole.
 
     Raises
     ------
@@ -156,7 +157,7 @@ def _integers(f: Any, name: str, path: str) -> Ints:
 
 
 def dealt(maps: list[Map] | None, comm: Comm, *, compat: bool = False) -> list[tuple[tuple[int, ...], Runs]]:
-    """Each rank's share of maps that rank 0 has (collective).
+    """Return each rank's share of maps that rank 0 has (collective).
 
     Parameters
     ----------
@@ -183,13 +184,13 @@ def dealt(maps: list[Map] | None, comm: Comm, *, compat: bool = False) -> list[t
 
 
 def _kind(one: Map) -> tuple[str, list[int]]:
-    """The type of the numbers of a map, and its dimensions."""
+    """Return the type of the numbers of a map, and its dimensions."""
     dtype = np.result_type(one.offsets, one.lengths).newbyteorder("=")
     return dtype.str, [int(n) for n in one.dims]
 
 
 def read_decompositions(path: str | os.PathLike[str], comm: Any = None, *, compat: bool = False) -> list[Decomposition]:
-    """What this rank owns by the maps of a file of E3SM-IO (collective).
+    """Return what this rank owns by the maps of a file of E3SM-IO (collective).
 
     Rank 0 reads the file; the processes of the maps are dealt to the ranks in contiguous parts.
 

@@ -1,4 +1,4 @@
-"""Virtual datasets, and those in raw files, made ordinary ones: what a file shows of others comes into it.
+"""Virtual datasets, and those in raw files, are made ordinary ones: what they show of other files comes into theirs.
 
 Knows: groups, datasets and links, through `api`. Does not know: how sources are read, headers.
 
@@ -23,7 +23,7 @@ _BLOCK = 16 << 20
 
 
 def elsewhere(file: File) -> list[str]:
-    """Paths of the datasets whose data are not in the file."""
+    """Return the paths of the datasets whose data are not in the file."""
     tree = file.id.node.tree
     return [node.path for node in tree.datasets.values() if node.away is not None and node.parent is not None]
 

@@ -1,4 +1,4 @@
-"""References of one file, as references of another one that was made from it.
+"""References of one file become references of another one that was made from it.
 
 Knows: h5py's references and regions, ours, which object of the target stands for which of the source. Does not know:
 how values are read or written.
@@ -59,7 +59,7 @@ class References:
         self.places[inspect_hdf5.identity(member)] = path
 
     def dtype(self, dtype: Dtype) -> Dtype:
-        """The type as the target's library has it; a type without references is returned as it is."""
+        """Return the type as the target's library has it; a type without references is returned as it is."""
         if not inspect_hdf5.refers(dtype):
             return dtype
         kind = metadata_of(dtype).get("ref")
@@ -89,7 +89,7 @@ class References:
         return {"Reference": h5py.ref_dtype, "RegionReference": h5py.regionref_dtype}
 
     def values(self, values: Any, dtype: Dtype, shape: tuple[int, ...]) -> Any:
-        """Values of the source's `dtype` with each reference translated.
+        """Return values of the source's `dtype` with each reference translated.
 
         Parameters
         ----------
@@ -129,7 +129,8 @@ class References:
     # --------------------------------------------------------------------------------------- one reference
 
     def follow(self, reference: Any) -> Any:
-        """The target's reference to the same thing; null for a null one, and for what the target does not have."""
+        """Return the target's reference to the same thing; null for a null one, and for what the target does not
+        have."""
         return self._ours(reference) if self.to_netcdf else self._hdf5(reference)
 
     def _ours(self, reference: Any) -> Reference:
@@ -169,7 +170,7 @@ class References:
 
 
 def _items(values: Any, shape: tuple[int, ...]) -> list[Any]:
-    """The elements of an array of objects with the axes `shape`."""
+    """Return the elements of an array of objects with the axes `shape`."""
     if shape:
         return np.asarray(values, object).reshape(shape).ravel().tolist()
     # what is read of a scalar is its value, or an array without axes that holds it
@@ -192,7 +193,7 @@ class Meanings:
         self._names: dict[Any, str] | None = None
 
     def values(self, values: Any) -> Any:
-        """An array of values with a tuple in the place of each reference."""
+        """Return an array of values with a tuple in the place of each reference."""
         made = np.empty(np.shape(values), object)
         for at, item in np.ndenumerate(np.asarray(values)):
             made[at] = self._plain(item)
@@ -226,7 +227,7 @@ class Meanings:
             return "nothing", ""
 
     def names(self) -> dict[Any, str]:
-        """The first path of each object, by the order of the names."""
+        """Return the first path of each object, by the order of the names."""
         if self._names is None:
             found = {inspect_hdf5.identity(self.file["/"]): "/"}
             self.file.visititems(lambda path, obj: found.setdefault(inspect_hdf5.identity(obj), f"/{path}") and None)
@@ -238,7 +239,7 @@ class Meanings:
 
 
 def _region_of(space: Any) -> str:
-    """The selection of an HDF5 dataspace as the JSON of a region.
+    """Return the selection of an HDF5 dataspace as the JSON of a region.
 
     Raises
     ------
@@ -271,7 +272,7 @@ def _region_of(space: Any) -> str:
 
 
 def _points(space: Any, kind: int, shape: tuple[int, ...]) -> Any:
-    """Numbers, in C order, of the elements that a dataspace selects."""
+    """Return the numbers, in C order, of the elements that a dataspace selects."""
     import h5py
 
     if kind == h5py.h5s.SEL_POINTS:
@@ -288,7 +289,7 @@ def _spelled(region: dict[str, Any]) -> str:
 
 
 def _region_in(dataset: Any, reference: RegionReference) -> Any:
-    """A region reference of h5py to the same elements of its dataset.
+    """Return a region reference of h5py to the same elements of its dataset.
 
     Raises
     ------

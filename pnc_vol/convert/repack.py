@@ -1,4 +1,4 @@
-"""A file written again without what is not used in it: `repack`.
+"""`repack` writes a file again without what is not used in it.
 
 Knows: headers, places, which processes may have the file open. Does not know: how the new file is written
 (`convert.rewriting`); values:
@@ -205,7 +205,7 @@ def repack_on(
     progress: Progress | None = None,
     **given: Any,
 ) -> Repacked:
-    """`repack` on a system; `given` are the options of the new file that were asked for."""
+    """Repack on a system; `given` are the options of the new file that were asked for."""
     started = time.monotonic()
     path, goal = os.fspath(source), os.fspath(source if target is None else target)
     options = resolve({**given, "system": system})
@@ -310,7 +310,7 @@ def _plan(decoded: Decoded, nbytes: int, options: Options, *, keep_version: bool
 
 
 def _records(header: Header) -> int:
-    """Records that some dataset has."""
+    """Return the number of records that some dataset has."""
     if not header.numrecs or not record_vars(header):
         return header.numrecs
     tree = from_header(header)
@@ -319,7 +319,7 @@ def _records(header: Header) -> int:
 
 
 def _whole(header: Header, nbytes: int) -> Header:
-    """The header without records that begin behind the end of the file, however many it declares."""
+    """Return the header without records that begin behind the end of the file, however many it declares."""
     start, step = begin_rec(header), record_size(header)
     if start is None or not step:
         return header
@@ -346,7 +346,7 @@ def _check_records(decoded: Decoded, new: Header) -> None:
 
 
 def _there(pieces: Moves, nbytes: int) -> Moves:
-    """What of the pieces the file has."""
+    """Return what of the pieces the file has."""
     length = np.minimum(pieces.length, nbytes - pieces.src)
     keep = length > 0
     return Moves(pieces.src[keep], pieces.dst[keep], length[keep])

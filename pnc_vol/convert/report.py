@@ -1,4 +1,4 @@
-"""What a conversion did, and what it could not keep.
+"""`Report` says what a conversion did, and what it could not keep.
 
 Knows: paths and sentences. Does not know: files, formats.
 
@@ -129,7 +129,7 @@ class Ledger:
         self.lost.append(Loss(path, what, text[0] if text else type(why).__name__))
 
     def report(self, source: str, target: str, direction: str, seconds: float) -> Report:
-        """The report, with the memory that the process has needed so far."""
+        """Return the report, with the memory that the process has needed so far."""
         # Linux counts KiB, macOS bytes
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         return Report(

@@ -1,4 +1,4 @@
-"""A file whose data are copied from another one, and that takes its name when it is whole.
+"""A file whose data are copied from another one takes its name when it is whole.
 
 Knows: bytes, places, names, permissions, locks. Does not know: headers, variables, why.
 
@@ -124,12 +124,12 @@ def rewrite(copying: Copying, source: int, target: str, *, exclusive: bool, syst
 
 
 def same_file(one: os.stat_result, other: os.stat_result) -> bool:
-    """Whether two names lead to one file."""
+    """Return whether two names lead to one file."""
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
 def _begin(system: System, work: str, mode: int) -> int:
-    """A new, locked file; what a killed repack left under its name is removed."""
+    """Return a new, locked file; what a killed repack left under its name is removed."""
     with suppress(FileNotFoundError):
         left = system.open(work, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -197,7 +197,8 @@ def _copy(system: System, source: int, target: int, copying: Copying) -> None:
 
 
 def _used(extents: Extents, memory: Bytes) -> Extents:
-    """The parts of extents, which lie one behind another in memory, without pages that hold nothing but zeros."""
+    """Return the parts of extents, which lie one behind another in memory, without pages that hold nothing but
+    zeros."""
     first = np.arange(0, memory.size, _PAGE)
     used = np.logical_or.reduceat(memory, first)
     edges = np.flatnonzero(np.diff(used, prepend=False, append=False)).reshape(-1, 2) * _PAGE

@@ -1,4 +1,4 @@
-"""The size of the values that a file declares, against what it holds and what there is room for.
+"""The size of the values that a file declares is compared with what it holds and what there is room for.
 
 Knows: sizes of datasets, stored bytes, free space. Does not know: values, conversions.
 
@@ -60,7 +60,7 @@ class DeclaredSize(NamedTuple):
 
 
 def declared_by_header(header: Header, nbytes: int) -> DeclaredSize:
-    """What the header of a classic file of `nbytes` bytes declares.
+    """Return what the header of a classic file of `nbytes` bytes declares.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def declared_by_header(header: Header, nbytes: int) -> DeclaredSize:
 
 
 def declared_by(file: Any, *, follow_external: bool = False) -> DeclaredSize:
-    """What an open file, of h5py or of ours, declares.
+    """Return what an open file, of h5py or of ours, declares.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _declared_by_hdf5(file: Any, *, follow_external: bool) -> DeclaredSize:
 
 
 def _of_dataset(dataset: Any) -> tuple[int, int]:
-    """Bytes of the values of a dataset of h5py, and how many of them are stored."""
+    """Return bytes of the values of a dataset of h5py, and how many of them are stored."""
     itemsize = int(dataset.id.get_type().get_size())
     declared = prod(dataset.shape) * itemsize
     stored = int(dataset.id.get_storage_size())

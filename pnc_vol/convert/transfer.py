@@ -1,4 +1,4 @@
-"""The objects of one open file copied into another, empty one.
+"""The objects of one open file are copied into another, empty one.
 
 Knows: h5py's objects, which both files have. Does not know: paths of files, temporary names, formats' bytes.
 
@@ -212,7 +212,7 @@ class Transfer:
         self.attributes(source, made)
 
     def definition(self, path: str, source: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
-        """Keywords of `create_dataset`."""
+        """Return the keywords of `create_dataset`."""
         keywords: dict[str, Any] = {"track_order": True} if self.tracked(source) else {}
         if source.shape is None:
             return keywords | {"data": self.empty(dtype)}
@@ -225,14 +225,14 @@ class Transfer:
         return keywords | (self.storage if source.shape != () else {})
 
     def tracked(self, obj: Any) -> bool:
-        """Whether the target is to keep the order of a group's members, or of a dataset's attributes, too.
+        """Return whether the target is to keep the order of a group's members, or of a dataset's attributes, too.
 
         NetCDF does by itself, so nothing is asked for where the netCDF-4 library wrote the source.
         """
         return inspect_hdf5.is_tracked(obj) and not inspect_hdf5.is_netcdf4(obj)
 
     def empty(self, dtype: np.dtype[Any]) -> Any:
-        """The target's object for a dataset or attribute without values."""
+        """Return the target's object for a dataset or attribute without values."""
         if self.to_netcdf:
             return Empty(dtype)
         import h5py
@@ -318,7 +318,7 @@ class Transfer:
                 target.id.node.axes[axis].only_label = True
 
     def label(self, source: Any, axis: int) -> str:
-        """The label that an axis is to have, maybe empty."""
+        """Return the label that an axis is to have, maybe empty."""
         return inspect_hdf5.axis_label(source, axis)
 
     def dimension(self, path: str, axis: int, name: str) -> None:
@@ -344,7 +344,7 @@ class Transfer:
             self.target[path].dims[axis].attach_scale(made)
 
     def place(self, path: str) -> str:
-        """Where the target has an object that the source calls `path`."""
+        """Return where the target has an object that the source calls `path`."""
         if self.objects and self.to_netcdf:
             return self.objects.get(self.source[path], path)
         return path

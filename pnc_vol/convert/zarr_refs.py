@@ -1,4 +1,4 @@
-"""References for zarr: where each chunk of each variable is in a NetCDF file, in kerchunk's format.
+"""zarr finds each chunk of each variable in a NetCDF file by references in kerchunk's format.
 
 Knows: headers, where variables lie, zarr's metadata (version 2). Does not know: zarr; kerchunk, which reads no CDF-5.
 
@@ -47,7 +47,7 @@ _FILL, _ALL = "_FillValue", ".zmetadata"
 
 
 def references(path: str | os.PathLike[str], *, url: str | None = None, inline: int = INLINE) -> dict[str, Any]:
-    """The references of a file, by key.
+    """Return the references of a file, by key.
 
     Parameters
     ----------
@@ -116,7 +116,8 @@ def write_references(
 
 
 def _consolidated(found: dict[str, Any]) -> dict[str, Any]:
-    """The same, and in each group the metadata of all below: zarr lists nested groups of references by these alone."""
+    """Return the same, and in each group the metadata of all below: zarr lists nested groups of references by these
+    alone."""
     metadata = {key: json.loads(value) for key, value in found.items() if key.rpartition("/")[2].startswith(".z")}
     for group in [key.removesuffix(".zgroup") for key in metadata if key.endswith(".zgroup")]:
         below = {key.removeprefix(group): value for key, value in metadata.items() if key.startswith(group)}
@@ -163,7 +164,7 @@ class _Arrays:
         self.nbytes, self.stride = self.driver.size(), model.record_size(self.header)
 
     def entries(self) -> Iterator[tuple[str, Any]]:
-        """All keys with their values."""
+        """Yield all keys with their values."""
         groups: list[str] = [""]
         self.file.visititems(lambda name, thing: groups.append(f"{name}/") if hasattr(thing, "keys") else None)
         for group in groups:
@@ -225,7 +226,8 @@ class _Arrays:
                     yield f"{name}/{i}{rest}", [self.url, first, nbytes]
 
     def _records(self, var: Var, inner: int, n: int) -> bytes:
-        """All values of a record variable, one record behind another; nothing if the file does not hold them all."""
+        """Return all values of a record variable, one record behind another; nothing if the file does not hold them
+        all."""
         record = np.arange(n, dtype=np.int64)
         memory = np.zeros(n * inner, np.uint8)
         extents = Extents(var.begin + record * self.stride, np.full(n, inner, np.int64), record * inner)
@@ -233,7 +235,7 @@ class _Arrays:
 
 
 def _rows(n: int, most: int) -> int:
-    """The largest divisor of `n` up to `most`, so that the last chunk is as long as the others; at least 1."""
+    """Return the largest divisor of `n` up to `most`, so that the last chunk is as long as the others; at least 1."""
     small = [k for k in range(1, math.isqrt(n) + 1) if n % k == 0]
     return max(k for k in (*small, *(n // k for k in small)) if k <= max(1, most))
 
@@ -243,7 +245,7 @@ def _value(attr: Attr) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; None for what JSON, or zarr, does not have."""
+    """Return a value as JSON has it; None for what JSON, or zarr, does not have."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufSOU":
@@ -257,7 +259,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fill(value: Any) -> Any:
-    """A fill value as zarr's metadata has it."""
+    """Return a fill value as zarr's metadata has it."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return value

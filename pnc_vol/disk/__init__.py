@@ -1,4 +1,4 @@
-"""Files under their names: found, locked, made, given their names, changed in place by a journal.
+"""Files are found by their names, locked, made, named, and changed in place by a journal.
 
 =============  ===================================================================================
 `stored_file`  what is on disk of an open file: driver, location, header, layout in force

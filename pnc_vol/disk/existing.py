@@ -1,4 +1,4 @@
-"""Opening a file that exists: one descriptor, through which header and data belong together.
+"""A file that exists is opened by one descriptor, through which header and data belong together.
 
 Knows: paths, descriptors, journals, header bytes. Does not know: ranks, variables; how data are read.
 
@@ -118,7 +118,8 @@ def open_existing(
 
 
 def unchanged(system: System, path: str, known: Existing) -> bool:
-    """Whether the name still stands for a file that was read, with the same header in it; False if that is not sure."""
+    """Return whether the name still stands for a file that was read, with the same header in it; False if that is not
+    sure."""
     real = system.realpath(path)
     try:
         fd = system.open(real, os.O_RDONLY)
@@ -134,13 +135,13 @@ def unchanged(system: System, path: str, known: Existing) -> bool:
 
 
 def replaced_too_often(path: str) -> OSError:
-    """What is said of a file whose name never stands still."""
+    """Return what is said of a file whose name never stands still."""
     text = f"other processes replaced or changed the file {ATTEMPTS} times while it was being opened; try again"
     return OSError(errno.EBUSY, text, path)
 
 
 def _as_writer(system: System, fd: int, path: str, real: str) -> Existing | None:
-    """The file, if the name still stands for it."""
+    """Return the file, if the name still stands for it."""
     there = system.fstat(fd)
     key = there.st_dev, there.st_ino
     if _key_of(system, real) != key:
@@ -154,7 +155,7 @@ def _as_writer(system: System, fd: int, path: str, real: str) -> Existing | None
 
 
 def _as_reader(system: System, fd: int, path: str, real: str, like: Existing | None = None) -> Existing | None:
-    """The file, if the name still stands for it and its header stood still."""
+    """Return the file, if the name still stands for it and its header stood still."""
     there = system.fstat(fd)
     key, size = (there.st_dev, there.st_ino), there.st_size
     read = partial(read_at, system, fd)
@@ -178,7 +179,7 @@ def _as_reader(system: System, fd: int, path: str, real: str, like: Existing | N
 
 
 def _begins_with(read: Read, content: bytes) -> bool:
-    """Whether a file still begins so; it is read in pieces."""
+    """Return whether a file still begins so; it is read in pieces."""
     for at in range(0, len(content), _PIECE):
         there = bytearray(min(_PIECE, len(content) - at))
         if read(memoryview(there), at) < len(there) or there != content[at : at + len(there)]:
@@ -195,7 +196,7 @@ def _key_of(system: System, path: str) -> tuple[int, int] | None:
 
 
 def header_of(root: Driver, path: str) -> Existing:
-    """The header of what a driver holds.
+    """Return the header of what a driver holds.
 
     Raises
     ------
@@ -221,7 +222,7 @@ def _good(outcome: tuple[Decoded, bytes] | FormatError) -> tuple[Decoded, bytes]
 def _parsed(
     path: str, size: int, read: Read, instead: bytes | None, like: Existing | None = None
 ) -> tuple[bytes, tuple[Decoded, bytes] | FormatError]:
-    """What the file begins with, and what that says: the header and its bytes, or an error.
+    """Return what the file begins with, and what that says: the header and its bytes, or an error.
 
     instead : bytes or None, the header where the file's own was not replaced in full.
     """
@@ -252,7 +253,7 @@ def _parsed(
 
 
 def _attributes(of: Existing) -> list[tuple[bytes, tuple[Attr, ...]]]:
-    """For each variable the bytes of its attributes, and what these say; none of a header with findings.
+    """Return, for each variable, the bytes of its attributes, and what these say; none of a header with findings.
 
     Headers of files that belong together differ in sizes and begins, and most of the time goes into attributes.
     """

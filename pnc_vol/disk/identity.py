@@ -1,4 +1,4 @@
-"""The identity of a file, which it keeps under any name, and which no other file has.
+"""A file keeps its identity under any name, and no other file has it.
 
 Knows: extended attributes, inodes. Does not know: logs, headers, ranks.
 
@@ -33,7 +33,7 @@ _INODE = b"inode\0\0\0"
 
 
 def identify(system: System, path: str, *, durable: bool = False) -> bytes:
-    """The identity of a file; it gets one if it has none.
+    """Return the identity of a file; it gets one if it has none.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def identify(system: System, path: str, *, durable: bool = False) -> bytes:
 
 
 def identity_of(system: System, path: str) -> bytes:
-    """The identity that a file has: its attribute, or else its inode number.
+    """Return the identity that a file has: its attribute, or else its inode number.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def identity_of(system: System, path: str) -> bytes:
 
 
 def identities_of(system: System, path: str) -> set[bytes]:
-    """All that a log may call a file.
+    """Return all that a log may call a file.
 
     Raises
     ------
@@ -89,12 +89,12 @@ def identities_of(system: System, path: str) -> set[bytes]:
 
 
 def by_inode(identity: bytes) -> bool:
-    """Whether an identity is an inode number, which a copy of the file cannot keep."""
+    """Return whether an identity is an inode number, which a copy of the file cannot keep."""
     return identity.startswith(_INODE)
 
 
 def shown(identity: bytes) -> str:
-    """An identity for people.
+    """Return an identity for people.
 
     Examples
     --------

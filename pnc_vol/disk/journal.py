@@ -1,4 +1,4 @@
-"""The journal of a header that is replaced in place: a file ``.NAME.pncj`` beside the file, with what differs of both.
+"""A header is replaced in place by a journal: a file ``.NAME.pncj`` beside the file, with what differs of both.
 
 Knows: the journal's bytes, which journals to trust, what a file's first bytes say about a replacement. Does not know:
 drivers,
@@ -73,7 +73,8 @@ _UNREADABLE = {
 
 
 def is_atomic(parts: Parts) -> bool:
-    """Whether a header can be replaced without a journal: no kill, and no power failure, can cut the write in two.
+    """Return whether a header can be replaced without a journal: no kill, and no power failure, can cut the write in
+    two.
 
     Parameters
     ----------
@@ -86,12 +87,12 @@ def is_atomic(parts: Parts) -> bool:
 
 
 def journal_path(path: str) -> str:
-    """The name of a file's journal."""
+    """Return the name of a file's journal."""
     return neighbour(path, "pncj")
 
 
 def content_of(inode: int, old: bytes, new: bytes, parts: Parts) -> bytes:
-    """The bytes of a journal.
+    """Return the bytes of a journal.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def content_of(inode: int, old: bytes, new: bytes, parts: Parts) -> bytes:
 
 
 def _same_end(one: memoryview, other: memoryview) -> int:
-    """How many bytes at their ends are the same; a multiple of 4, as is the length of all that a header consists of."""
+    """Return how many bytes at their ends are the same: a multiple of 4, as all parts of a header are."""
     words = min(len(one), len(other)) >> 2
     last, end = (np.frombuffer(half, "u4", words, len(half) - 4 * words) for half in (one, other))
     unlike = (last != end).nonzero()[0]
@@ -127,7 +128,8 @@ def _same_end(one: memoryview, other: memoryview) -> int:
 
 
 def _start(header: bytes) -> int:
-    """Bytes of the beginning of a header: magic, version and number of records, which has 8 bytes in CDF-5, else 4."""
+    """Return the number of bytes of the beginning of a header: magic, version and number of records, which has 8 bytes
+    in CDF-5, else 4."""
     return 12 if header[3:4] == b"\x05" else 8
 
 
@@ -213,7 +215,7 @@ def _same(system: System, journal: str, status: os.stat_result) -> bool:
 def _complete(
     system: System, target: str, journal: int, status: os.stat_result, *, writable: bool
 ) -> tuple[bytes | None, str]:
-    """What `recover` returns, and why the journal is not used, if that is so."""
+    """Return what `recover` returns, and why the journal is not used, if that is so."""
     fd = system.open(target, os.O_RDWR if writable else os.O_RDONLY)
     try:
         there = system.fstat(fd)
@@ -248,7 +250,7 @@ def _complete(
 
 
 def distrust(status: os.stat_result, there: os.stat_result) -> str:
-    """Why a journal cannot be that of the file, from what the system says of both; empty if it can."""
+    """Return why a journal cannot be that of the file, from what the system says of both; empty if it can."""
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if status.st_uid not in (0, os.geteuid(), there.st_uid):
@@ -263,7 +265,8 @@ def distrust(status: os.stat_result, there: os.stat_result) -> str:
 def _read(
     system: System, fd: int, nbytes: int, limit: int
 ) -> tuple[int, int, list[tuple[int, int, int, int]], bytes, bytes] | None:
-    """Inode, bytes of the new header, pieces, and these of both headers, one behind the other; None if it is not whole.
+    """Return inode, bytes of the new header, pieces, and these of both headers, one behind the other; None if it is not
+    whole.
 
     limit : int, bytes of the file, which the old header cannot exceed.
     """
@@ -301,14 +304,14 @@ def _read(
 
 
 def _first(system: System, fd: int, nbytes: int) -> bytes:
-    """The first bytes of a file, as far as there are so many."""
+    """Return the first bytes of a file, as far as there are so many."""
     # a length that a damaged journal tells takes no memory
     found = bytearray(min(nbytes, system.fstat(fd).st_size))
     return bytes(found[: read_at(system, fd, memoryview(found), 0)])
 
 
 def _state(now: bytes, old: bytes, new: bytes) -> Literal["old", "new", "torn", "other"]:
-    """Which of two headers a file begins with, from what is kept of them; see rules 2 and 3."""
+    """Return which of two headers a file begins with, from what is kept of them; see rules 2 and 3."""
     count = slice(4, _start(new))
 
     def begins_with(header: bytes) -> bool:
@@ -324,7 +327,7 @@ def _state(now: bytes, old: bytes, new: bytes) -> Literal["old", "new", "torn", 
 
 
 def _is_mix(now: bytes, old: bytes, new: bytes) -> bool:
-    """Whether every byte is the old one or the new one, as far as each goes."""
+    """Return whether every byte is the old one or the new one, as far as each goes."""
     # Behind the end of the old header there was free space, or the end of the file: nothing is known of it.
     size = min(len(now), len(old))
     found, stale = np.frombuffer(now, np.uint8, size), np.frombuffer(old, np.uint8, size)

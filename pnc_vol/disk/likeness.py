@@ -1,4 +1,4 @@
-"""Properties of a file besides its bytes: owner, permissions, extended attributes and access lists, other names.
+"""A file that replaces another one takes over its owner, permissions, extended attributes and access lists.
 
 Knows: the system. Does not know: what the file holds, or why another one takes its place.
 

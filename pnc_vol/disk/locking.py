@@ -1,4 +1,4 @@
-"""The files that rank 0 holds open for a session, and the lock that keeps other processes from writing them.
+"""Rank 0 holds the files of a session open, and locks them against other processes that would write them.
 
 Knows: descriptors, record locks, processes. Does not know: headers, sessions; other ranks, which hold nothing.
 
@@ -143,7 +143,7 @@ class Held:
         return LockedError(errno.EAGAIN, text, self.path)
 
     def _without(self, error: OSError) -> None:
-        """What to do where there are no locks."""
+        """Go on, or fail, where there are no locks."""
         if self.locking is True:
             text = (
                 f"the file system has no locks ({error.strerror}); pass locking='best-effort', or set "
@@ -172,7 +172,7 @@ class Held:
                 self.take(path)
 
     def where(self, path: str, key: Key | None) -> os.stat_result | None:
-        """What stands under `path` if that is the file `key`; None if it is another one, or nothing."""
+        """Return what stands under `path` if that is the file `key`; None if it is another one, or nothing."""
         try:
             there = self.system.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -180,13 +180,13 @@ class Held:
         return there if key is None or (there.st_dev, there.st_ino) == key else None
 
     def name_of(self, key: Key | None) -> str:
-        """The name that a file has now, if the system knows it; else ""."""
+        """Return the name that a file has now, if the system knows it; else ""."""
         fd = self.fds.get(key, -1) if key is not None else -1
         name = self.system.name_of(fd) if fd >= 0 else ""
         return name if name and self.where(name, key) is not None else ""
 
     def stat(self, key: Key | None) -> os.stat_result:
-        """What the system says of a file that may have no name any more."""
+        """Return what the system says of a file that may have no name any more."""
         fd = self.fds.get(key, -1) if key is not None else -1
         if fd < 0:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)

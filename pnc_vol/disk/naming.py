@@ -1,4 +1,4 @@
-"""What may already exist under the name of a new file, how that is made, and how it gets a name that must be new.
+"""This module checks the name of a new file, makes the file, and gives it a name that must be new.
 
 Knows: paths, permissions, links. Does not know: what is in the file.
 """
@@ -31,7 +31,7 @@ _NO_FILES = (
 
 
 def mode_of_new(system: System, target: str, *, exclusive: bool, held: Held | None = None) -> int | None:
-    """The permissions of a file that will take the place of `target`, which is locked in `held`.
+    """Return the permissions of a file that will take the place of `target`, which is locked in `held`.
 
     Returns
     -------
@@ -125,13 +125,13 @@ def name_new(system: System, work: str, path: str) -> None:
 
 
 def beside(system: System, target: str, suffix: str) -> str:
-    """A new name in the same directory that nobody else has."""
+    """Return a new name in the same directory that nobody else has."""
     head, slash, tail = target.rpartition("/")
     return f"{head}{slash}{beside_start(tail)}{system.token()}.{suffix}"
 
 
 def beside_start(target: str) -> str:
-    """What the names that `beside` makes for a file begin with."""
+    """Return what the names that `beside` makes for a file begin with."""
     # A name may have 255 bytes; what is cut from a long one is made up for by the token.
     return f".{cut_name(os.fsencode(target.rpartition('/')[2]), 100)}."
 

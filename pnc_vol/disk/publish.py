@@ -1,4 +1,4 @@
-"""How a file gets its name, and how its header is replaced, so that a kill at any moment does no harm.
+"""A file gets its name, and its header is replaced, so that a kill at any moment does no harm.
 
 Knows: paths, the system, header bytes. Does not know: variables, requests; ranks other than that only one calls this.
 
@@ -226,7 +226,7 @@ class Location:
 
     @done_whole
     def keep(self, *, durable: bool) -> None:
-        """After a flush, have a whole file under one temporary name until `publish`: a new layout takes it now.
+        """Have a whole file under one temporary name after a flush until `publish`: a new layout takes it now.
 
         Parameters
         ----------
@@ -255,7 +255,7 @@ class Location:
         self.unsynced = error.to_keep()
 
     def copy(self) -> Location:
-        """A new, empty file beside this one that takes its place when published."""
+        """Return a new, empty file beside this one that takes its place when published."""
         there = self._there() or self.held.stat(self.key)
         work = beside(self.system, self.path, "pnctmp")
         made = Location(
@@ -276,7 +276,7 @@ class Location:
         return made
 
     def _there(self) -> os.stat_result | None:
-        """What the system says of the file, under its name, which is followed; None if it has none any more."""
+        """Return what the system says of the file, under its name, which is followed; None if it has none any more."""
         if not self.published:
             return self.held.where(self.work, self.key)
         there = self.held.where(self.path, self.key)
@@ -299,7 +299,7 @@ class Location:
             raise FileExistsError(errno.EEXIST, text, self.path) from None
 
     def refusal(self) -> SyncError:
-        """Why the file that has the name is not replaced; the one that should take its place is kept."""
+        """Return why the file that has the name is not replaced; the one that should take its place is kept."""
         assert self.unsynced is not None
         self._kept = True
         text = (
@@ -310,7 +310,7 @@ class Location:
         return SyncError(self.unsynced.errno, text, self.path)
 
     def _nameless(self) -> bool:
-        """Whether the file that this one is to replace has no name any more; its name is followed."""
+        """Return whether the file that this one is to replace has no name any more; its name is followed."""
         if self.unseen or self._origin is None or self.held.where(self.path, self._origin) is not None:
             return False
         name = self.held.name_of(self._origin)

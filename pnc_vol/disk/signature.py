@@ -1,4 +1,4 @@
-"""The kind of a file, recognised by its first bytes.
+"""The kind of a file is recognised by its first bytes.
 
 Knows: the signatures of NetCDF classic, HDF5 and compressed files. Does not know: headers; whether the file is sound.
 """
@@ -25,7 +25,7 @@ _PACKED = {
 
 
 def kind_of(system: System, fd: int) -> str:
-    """The kind of an open file.
+    """Return the kind of an open file.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def kind_of(system: System, fd: int) -> str:
 
 
 def kind_by(read: Read, nbytes: int) -> str:
-    """The kind of what has `nbytes` bytes and is read by `read`; see `kind_of`."""
+    """Return the kind of what has `nbytes` bytes and is read by `read`; see `kind_of`."""
     first = bytearray(min(nbytes, 8))
     del first[read(first, 0) :]
     if first[:3] == b"CDF" and len(first) > 3 and first[3] in (1, 2, 5):
@@ -59,7 +59,7 @@ def kind_by(read: Read, nbytes: int) -> str:
 
 
 def says_what(kind: str) -> str:
-    """A sentence for who wanted a NetCDF classic file; empty if nothing is known.
+    """Return a sentence for who wanted a NetCDF classic file; empty if nothing is known.
 
     Examples
     --------

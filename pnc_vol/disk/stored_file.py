@@ -1,4 +1,4 @@
-"""The part of an open file that is on disk: its path, its header, its layout, and its durability.
+"""`StoredFile` is the part of an open file that is on disk: its path, its header, its layout, and its durability.
 
 Knows: the file's name, its driver, its header, the layout in force. Does not know: definitions that are not in the file
 yet, requests, ranks.
@@ -200,7 +200,7 @@ class StoredFile:
         self.filled.update(uids)
 
     def note_durable(self) -> None:
-        """What the file holds now is to outlast a power failure."""
+        """Note that what the file holds now is to outlast a power failure."""
         self.lasting = True
 
     def note_sync_error(self, error: SyncError) -> None:
@@ -231,6 +231,6 @@ class StoredFile:
         return self._encoded
 
     def count_alone(self, new: Header) -> bool:
-        """Whether the header in the file can become `new` by a write of the number of records, if by any."""
+        """Return whether the header in the file can become `new` by a write of the number of records, if by any."""
         same = self.header.facts is new.facts and self.header.vars is new.vars
         return same and bool(self._encoded) and not (self.before_header or self.driver.capabilities.holds_back)

@@ -1,4 +1,4 @@
-"""Drivers: they read and write the bytes of a file. They know extents, not variables.
+"""Drivers read and write the bytes of a file. They know extents, not variables.
 
 ===============  =====================================================================================================
 module           what it does

@@ -1,4 +1,4 @@
-"""What a driver is: six verbs over extents, a few optional ones, and what it declares of itself.
+"""A driver has six verbs over extents and a few optional ones, and declares its capabilities.
 
 Knows: extents, bytes. Does not know: variables, headers, requests, MPI.
 
@@ -187,7 +187,7 @@ class Driver(Holds, abc.ABC):
 
     @classmethod
     def exists(cls, path: str, context: OpenContext) -> bool:
-        """Whether there is something under a path; asked of a root that declares `own_paths`, on rank 0 alone.
+        """Return whether there is something under a path; asked of a root that declares `own_paths`, on rank 0 alone.
 
         If the file is to be read only, a root whose `open` raises `FileNotFoundError` may say True without a look.
 
@@ -259,7 +259,7 @@ class Driver(Holds, abc.ABC):
 
     @abc.abstractmethod
     def size(self) -> int:
-        """Bytes of the file."""
+        """Return the number of bytes of the file."""
 
     @abc.abstractmethod
     def resize(self, nbytes: int) -> None:
@@ -277,7 +277,7 @@ class Driver(Holds, abc.ABC):
         """Let go of the file; a second call does nothing."""
 
     def order(self) -> None:
-        """What was written before, on any rank, reaches the file before what any rank writes from now on.
+        """Let bytes written before, on any rank, reach the file before those that any rank writes from now on.
 
         A flush calls it between the data and the header. A driver that holds nothing back has nothing to do. What is
         written from here to `end_flush` describes the data of all ranks; see `Holds.release`.
@@ -309,7 +309,8 @@ class Driver(Holds, abc.ABC):
             self.write(one_extent(nbytes - 1, 1), np.zeros(1, np.uint8))
 
     def empty_copy(self) -> Driver | None:
-        """An empty driver to make a new layout in, for a file that has no name; None: a temporary file is used."""
+        """Return an empty driver to make a new layout in, for a file that has no name; None: a temporary file is
+        used."""
         return None
 
     def replace_with(self, copy: Driver) -> bool:
@@ -325,11 +326,11 @@ class Driver(Holds, abc.ABC):
         return False
 
     def statistics(self) -> dict[str, Any]:
-        """What this driver and those below did: counts and seconds, named ``"posix.write_calls"``."""
+        """Return what this driver and those below did: counts and seconds, named ``"posix.write_calls"``."""
         return {}
 
     def describe(self) -> str:
-        """The stack from here down, as it would be written in ``driver=``, with its options.
+        """Return the stack from here down, as it would be written in ``driver=``, with its options.
 
         ``parse_stack(driver.describe())`` gives what the stack was opened with.
         """
@@ -360,7 +361,7 @@ class Wrapper(PassesOn, Driver):
 
     @classmethod
     def declares(cls, below: Capabilities) -> Capabilities:
-        """The capabilities of this wrapper on a driver that has those of `below`."""
+        """Return the capabilities of this wrapper on a driver that has those of `below`."""
         return below
 
     @classmethod
@@ -471,7 +472,7 @@ class Layer(NamedTuple):
 # A file that is opened asks several times what its stack is.
 @functools.lru_cache(maxsize=64)
 def parse_stack(spec: str) -> tuple[Layer, ...]:
-    """The layers of a stack's text, top first; nothing is looked up.
+    """Return the layers of a stack's text, top first; nothing is looked up.
 
     Parameters
     ----------
@@ -509,7 +510,7 @@ def parse_stack(spec: str) -> tuple[Layer, ...]:
 
 
 def _options(spec: str, at: int) -> tuple[int, dict[str, Any]]:
-    """Where the options that begin at `at` end, and what they are."""
+    """Return where the options that begin at `at` end, and what they are."""
     options: dict[str, Any] = {}
     if spec.startswith(")", at):
         return at + 1, options
@@ -543,7 +544,7 @@ def _value(text: str) -> Any:
 
 
 def written_layer(name: str, options: Mapping[str, Any]) -> str:
-    """A layer as `parse_stack` reads it.
+    """Return a layer as `parse_stack` reads it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Bytes copied from one file to another, block by block, with a report of each block: nobody else copies files.
+"""`copy_blocks` copies bytes from one file to another, block by block, with a report of each block.
 
 Knows: extents, what reads and what writes them, descriptors that the kernel can copy between. Does not know: layouts,
 ranks, what is copied, who shows how far it is.

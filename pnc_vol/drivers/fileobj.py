@@ -1,4 +1,4 @@
-"""The root whose file is a Python object: `io.BytesIO`, what `open` returns, whatever can be read and sought.
+"""The file of this root is a Python object: `io.BytesIO`, what `open` returns, whatever can be read and sought.
 
 Knows: the methods of file-like objects. Does not know: paths, descriptors.
 

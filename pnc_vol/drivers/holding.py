@@ -1,4 +1,4 @@
-"""The optional verbs of a driver that holds bytes back, as a node-local cache does.
+"""A driver that holds bytes back, as a node-local cache does, has these optional verbs.
 
 Knows: epochs, extents. Does not know: any driver.
 
@@ -72,7 +72,7 @@ class Holds:
     """Whether reads see, after a flush, what other processes of the node hold back."""
 
     def synced_epoch(self) -> int:
-        """The highest ended epoch of which this process has brought all data to the file; see `EVERY_EPOCH`.
+        """Return the highest ended epoch of which this process has brought all data to the file; see `EVERY_EPOCH`.
 
         The header of the epoch does not count, nor what was written since the last `end_flush`.
         """
@@ -106,11 +106,12 @@ class Holds:
         """
 
     def unsynced(self) -> Extents:
-        """What this process holds that is not in the file yet, sorted and disjoint; `place` is the running sum."""
+        """Return what this process holds that is not in the file yet, sorted and disjoint; `place` is the running
+        sum."""
         return Extents(*np.zeros((3, 0), np.int64))
 
     def trouble(self) -> str:
-        """Why this process cannot hold bytes back any more, e.g. a full device; "" if it can.
+        """Return why this process cannot hold bytes back any more, e.g. a full device; "" if it can.
 
         It writes through from there. What is held for `release` then may be in memory alone. The ranks agree on
         `stop_holding` when one of them has trouble: before a header is written, and at the end of a flush.
@@ -127,14 +128,14 @@ class Holds:
         """
 
     def failures(self) -> list[Unwritten]:
-        """What threads of this process could not write to the file since this was asked last.
+        """Return what threads of this process could not write to the file since this was asked last.
 
         It is still held, and `drain` tries again, as do the threads after the next `end_flush`.
         """
         return []
 
     def hints(self) -> dict[str, str]:
-        """The hints in force, also after `stop_holding`, for ``File.hints``."""
+        """Return the hints in force, also after `stop_holding`, for ``File.hints``."""
         return {}
 
     def note_elsewhere(self, reason: str, where: npt.NDArray[np.int64] = NOWHERE) -> None:

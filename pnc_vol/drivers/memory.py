@@ -1,4 +1,4 @@
-"""The root without a file: bytes in this process's memory.
+"""The root ``memory`` keeps the bytes of a file in this process's memory.
 
 Knows: numpy. Does not know: files, but for the one it may be filled from when it is opened.
 
@@ -74,7 +74,7 @@ class MemoryDriver(Root):
         return cls(content, writable=context.writable)
 
     def content(self) -> bytes:
-        """A copy of the whole file."""
+        """Return a copy of the whole file."""
         with self._use, self._use.lock:
             return self._bytes[: self._nbytes].tobytes()
 
@@ -115,7 +115,7 @@ class MemoryDriver(Root):
         return True
 
     def _reserve(self, nbytes: int) -> None:
-        """Room for `nbytes`; what is beyond `_nbytes` is always zeros."""
+        """Reserve room for `nbytes`; what is beyond `_nbytes` is always zeros."""
         if nbytes <= len(self._bytes):
             return
         try:

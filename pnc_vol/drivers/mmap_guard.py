@@ -1,4 +1,4 @@
-"""Reading a memory-mapped file safely: handling SIGBUS.
+"""A memory-mapped file is read safely: SIGBUS is handled.
 
 Knows: mappings, signals, Linux. Does not know: extents, variables.
 
@@ -105,7 +105,7 @@ class GuardedMap:
             return False
 
     def _covering(self, end: int) -> _Range | None:
-        """The mapping, if it reaches to `end`."""
+        """Return the mapping, if it reaches to `end`."""
         if not self._able:
             return None
         known = self._range
@@ -184,7 +184,7 @@ class _Calls:
 
 @functools.cache
 def _calls() -> _Calls | None:
-    """None on a machine whose structures are not known to be these."""
+    """Return None on a machine whose structures are not known to be these."""
     if sys.platform != "linux" or sys.maxsize < 1 << 32 or os.uname().machine not in ("x86_64", "aarch64"):
         return None
     try:
@@ -198,7 +198,7 @@ _ranges: tuple[_Range, ...] = ()
 
 
 def _renew() -> None:
-    """In a forked child: a thread that is not there may have held the lock."""
+    """Renew the lock in a forked child: a thread that is not there may have held it."""
     global _lock
     _lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Known facts about MPI libraries: their defects, and the meaning of their errors.
+"""This module knows facts about MPI libraries: their defects, and the meaning of their errors.
 
 Knows: mpi4py, version texts, errno. Does not know: files, extents.
 """
@@ -20,7 +20,8 @@ __all__ = ["errors_are_lost", "hindexed", "opened", "os_errors", "types_are_brok
 
 
 def world() -> Any:
-    """The communicator of all processes that ``mpiexec`` or its like started with this one; None if it is alone."""
+    """Return the communicator of all processes that ``mpiexec`` or its like started with this one; None if it is
+    alone."""
     if launched():
         with suppress(ImportError):
             from mpi4py import MPI
@@ -30,7 +31,7 @@ def world() -> Any:
 
 
 def types_are_broken(version: str, bindings: str | None = None) -> bool:
-    """Whether this MPI library fails on the derived types that mpi4py makes.
+    """Return whether this MPI library fails on the derived types that mpi4py makes.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ def types_are_broken(version: str, bindings: str | None = None) -> bool:
 
 
 def errors_are_lost(version: str) -> bool:
-    """Whether a collective write of this library can fail on a full disk without an error on any rank.
+    """Return whether a collective write of this library can fail on a full disk without an error on any rank.
 
     Open MPI's OMPIO (5.0.11, module ``vulcan``) prints the failure of the rank that writes and returns success.
     """
@@ -61,7 +62,7 @@ def errors_are_lost(version: str) -> bool:
 
 
 def hindexed(displacement: Int64, length: Int64) -> Any:
-    """A committed type of these bytes; the caller frees it."""
+    """Return a committed type of these bytes; the caller frees it."""
     from mpi4py import MPI
 
     return MPI.BYTE.Create_hindexed(length.tolist(), displacement.tolist()).Commit()
@@ -92,7 +93,7 @@ _ELSEWHERE = "on a remote node)", " failed)"
 
 @contextmanager
 def os_errors(path: str | None, what: str) -> Iterator[None]:
-    """Inside, MPI's errors are the operating system's, with `path` and what was done in the text."""
+    """Turn MPI's errors in the block into the operating system's, with `path` and what was done in the text."""
     from mpi4py import MPI
 
     try:
@@ -107,7 +108,7 @@ def os_errors(path: str | None, what: str) -> Iterator[None]:
 
 
 def opened(mpi: Any, path: str, *, writable: bool, hints: Mapping[str, str], ranks: Comm, shown: str | None) -> Any:
-    """An ``MPI.File``, opened by all ranks together; the library ignores the hints that it does not know.
+    """Return an ``MPI.File``, opened by all ranks together; the library ignores the hints that it does not know.
 
     ranks : Comm, those of `mpi`.
     shown : str, what errors call the file.

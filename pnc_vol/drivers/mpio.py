@@ -1,4 +1,4 @@
-"""The root for files of many ranks: MPI-IO.
+"""The root ``mpio`` reads and writes files of many ranks by MPI-IO.
 
 Knows: mpi4py, which it imports when a file is opened. Does not know: requests, variables; who agrees on a flush.
 
@@ -248,11 +248,11 @@ class MpioDriver(Root):
         return self._opened
 
     def _resize(self, nbytes: int) -> None:
-        """All ranks together: no rank's earlier write may come after the cut."""
+        """Resize on all ranks together: no rank's earlier write may come after the cut."""
         self._alone.resize(nbytes, self._comm)
 
     def _sync(self) -> None:
-        """All ranks together."""
+        """Bring the file to stable storage, all ranks together."""
         try:
             # ROMIO leaves it out on a rank that wrote nothing by itself.
             self._alone.sync()
@@ -263,7 +263,7 @@ class MpioDriver(Root):
                     self._file.Sync()
 
     def _close(self) -> None:
-        """All ranks together; nothing is left to do once MPI has ended."""
+        """Close on all ranks together; nothing is left to do once MPI has ended."""
         from mpi4py import MPI
 
         self._alone.close()
@@ -319,7 +319,7 @@ class MpioDriver(Root):
         return rounds
 
     def _largest(self, *numbers: int) -> list[int]:
-        """Of each number, the largest that a rank has."""
+        """Return, for each number, the largest that a rank has."""
         from mpi4py import MPI
 
         local, largest = self._largest_room
@@ -342,7 +342,8 @@ class MpioDriver(Root):
         self._comm.Barrier()
 
     def _together(self, part: Extents, memory: Memory, writing: bool, *, scattered: bool) -> None:
-        """One collective call for `part`, through a view of the file that shows it alone if some rank's is scattered.
+        """Make one collective call for `part`, through a view of the file that shows it alone if some rank's is
+        scattered.
 
         What fails before or in between keeps no rank from taking part in the rest.
         """
@@ -452,15 +453,15 @@ class MpiFile:
         return done
 
     def read(self, extents: Extents, memory: Bytes) -> tuple[int, int]:
-        """Bytes of the extents that were read, and calls."""
+        """Return bytes of the extents that were read, and calls."""
         return get_extents(extents, memory, self.get)
 
     def look(self, end: int, nbytes: int, use: Callable[[Bytes], None]) -> bool:
-        """False: there is nothing to map."""
+        """Return False: there is nothing to map."""
         return False
 
     def size(self) -> int:
-        """Bytes of the file."""
+        """Return the number of bytes of the file."""
         with self._lock, os_errors(self._path, "size"):
             return int(self._file.Get_size())
 
@@ -472,14 +473,14 @@ class MpiFile:
             self._file.Set_size(nbytes)
 
     def sync(self) -> None:
-        """Nothing: all ranks sync the open file together."""
+        """Do nothing: all ranks sync the open file together."""
 
     def close(self) -> None:
-        """Nothing: all ranks close the open file together."""
+        """Do nothing: all ranks close the open file together."""
 
 
 def _one_node(comm: Ranks | None, mpi: Any) -> bool:
-    """Whether all ranks are on one node (collective); `comm` may know."""
+    """Return whether all ranks are on one node (collective); `comm` may know."""
     if mpi.Get_size() == 1:
         return True
     known = getattr(comm, "node", None)

@@ -1,4 +1,4 @@
-"""The root for ordinary files: a descriptor, `pread` and `pwrite`.
+"""The root ``posix`` reads and writes ordinary files: a descriptor, `pread` and `pwrite`.
 
 Knows: descriptors, through a `System`. Does not know: MPI-IO. Of the ranks that may share the file it knows that one of
 them changes its size.
@@ -129,7 +129,7 @@ class Descriptor:
         return read_at(self.system, self.fd, buffers, offset)
 
     def read(self, extents: Extents, memory: Bytes) -> tuple[int, int]:
-        """Bytes of the extents that were read, and calls."""
+        """Return bytes of the extents that were read, and calls."""
         if self.system is REAL and len(extents.length) >= _LEAST:
             longest = int(extents.length.max())
             if longest <= _LONGEST:
@@ -137,7 +137,8 @@ class Descriptor:
         return get_extents(extents, memory, self.get)
 
     def _read_small(self, extents: Extents, memory: Bytes, longest: int) -> tuple[int, int]:
-        """The same for small pieces, copied from the file's own bytes as long as these can be had; see `look`."""
+        """Return the same for small pieces, copied from the file's own bytes as long as these can be had; see
+        `look`."""
         vectored_io.check(extents, memory)
         step = min(_PIECES_AT_ONCE, _BYTES_AT_ONCE // max(longest, 1))
         for first in range(0, len(extents.offset), step):
@@ -166,7 +167,7 @@ class Descriptor:
         return self._window.look(end, use, nbytes)
 
     def size(self) -> int:
-        """Bytes of the file."""
+        """Return the number of bytes of the file."""
         return self.system.fstat(self.fd).st_size
 
     def resize(self, nbytes: int, mpi: Any) -> None:
@@ -206,7 +207,7 @@ def _link(fd: int) -> str:
 
 
 def _is_link_to(system: System, fd: int, there: os.stat_result) -> bool:
-    """Whether the system has a path for an open descriptor; Linux does, where ``/proc`` is mounted."""
+    """Return whether the system has a path for an open descriptor; Linux does, where ``/proc`` is mounted."""
     try:
         found = system.stat(_link(fd))
     except OSError:

@@ -1,4 +1,4 @@
-"""What every root of a stack does besides moving bytes: open and closed, threads, counts, refusals.
+"""Every root of a stack has this besides moving bytes: open and closed, threads, counts, refusals.
 
 Knows: the driver protocol, errors. Does not know: how bytes move.
 
@@ -134,10 +134,10 @@ class Root(Driver):
 
     @abc.abstractmethod
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
-        """Bytes read, calls made."""
+        """Return bytes read, calls made."""
 
     def _look(self, end: int, nbytes: int, use: Callable[[Memory], None]) -> bool:
-        """Whether `use` saw the file; see `look`."""
+        """Return whether `use` saw the file; see `look`."""
         return False
 
     @abc.abstractmethod
@@ -212,7 +212,8 @@ class _Use:
             return True
 
     def _others(self) -> bool:
-        """Whether other threads are in calls of the driver, as their stacks have it: calls should not pay for that."""
+        """Return whether other threads are in calls of the driver, as their stacks have it: calls should not pay for
+        that."""
         for thread, top in sys._current_frames().items():
             frame: FrameType | None = top
             while thread != threading.get_ident() and frame is not None:

@@ -1,4 +1,4 @@
-"""The text that names a stack of drivers, and the register of driver names.
+"""A text names a stack of drivers, and a register their names.
 
     "posix"                            a root
     "trace | posix"                    a wrapper above a root: a call reaches the leftmost driver first
@@ -93,7 +93,7 @@ def register(name: str, factory: Callable[..., Driver], kind: Kind | None = None
 
 
 def _made_entry(name: str, given: Any) -> _Entry:
-    """The entry of a driver; `given`: a class, or what `register` takes with its kind."""
+    """Return the entry of a driver; `given`: a class, or what `register` takes with its kind."""
     factory, kind = given if isinstance(given, tuple) else (given, None)
     if not name.replace("-", "_").replace("_", "a").isalnum():
         raise ValueError(f"A driver's name consists of letters, digits, '-' and '_', not {name!r}")
@@ -124,7 +124,7 @@ class Hinted(Protocol):
     when_off: Mapping[str, str]
 
     def asked(self, hints: Mapping[str, str], *, writable: bool) -> bool:
-        """Whether hints ask for the wrapper.
+        """Return whether hints ask for the wrapper.
 
         Raises
         ------
@@ -137,7 +137,7 @@ hinted = Registry[Hinted]("pnc_vol.hints", "wrapper that hints ask for")
 
 
 def _opened_by_keywords(factory: Callable[..., Driver]) -> Callable[..., Driver]:
-    """A root that is opened by a function, which is told what it needs by keywords."""
+    """Return a root that is opened by a function, which is told what it needs by keywords."""
 
     def make(path: str | None, context: OpenContext, **options: Any) -> Driver:
         given = {"writable": context.writable, "system": context.system, "comm": context.comm, "hints": context.hints}
@@ -151,7 +151,7 @@ def _opened_by_keywords(factory: Callable[..., Driver]) -> Callable[..., Driver]
 
 
 def registered() -> dict[str, Kind]:
-    """All names that a stack may use now, with their kinds, sorted; loads the drivers of other packages.
+    """Return all names that a stack may use now, with their kinds, sorted; loads the drivers of other packages.
 
     A plug-in that cannot be imported is left out here, and raises its own error when a stack names it.
 
@@ -170,12 +170,13 @@ def registered() -> dict[str, Kind]:
 
 
 def knows(name: str) -> bool:
-    """Whether a stack may use a name; what other packages register is looked for only if the name is none of ours."""
+    """Return whether a stack may use a name; what other packages register is looked for only if the name is none of
+    ours."""
     return name in _registry
 
 
 def asked_by_hints(hints: Mapping[str, str], *, writable: bool) -> list[str]:
-    """Wrappers that hints alone put in front of a stack.
+    """Return wrappers that hints alone put in front of a stack.
 
     Raises
     ------
@@ -186,7 +187,7 @@ def asked_by_hints(hints: Mapping[str, str], *, writable: bool) -> list[str]:
 
 
 def without_hinted(spec: str) -> str:
-    """A stack without those of its uppermost wrappers that hints may have put there: they have no options."""
+    """Return a stack without those of its uppermost wrappers that hints may have put there: they have no options."""
     while True:
         above, bar, below = spec.partition(" | ")
         if not bar or above not in hinted.own():
@@ -195,7 +196,7 @@ def without_hinted(spec: str) -> str:
 
 
 def _looked_up(spec: str) -> list[tuple[Layer, _Entry]]:
-    """The layers of a stack with their drivers; a file that is opened asks several times."""
+    """Return the layers of a stack with their drivers; a file that is opened asks several times."""
     found: list[tuple[Layer, _Entry]] | None = _registry.derived.get(spec)
     if found is not None:
         return found
@@ -214,7 +215,7 @@ def _looked_up(spec: str) -> list[tuple[Layer, _Entry]]:
 
 
 def default_stack(shared: bool) -> str:
-    """The stack of a file for which no driver was asked; `shared` if it has a communicator.
+    """Return the stack of a file for which no driver was asked; `shared` if it has a communicator.
 
     Examples
     --------
@@ -225,7 +226,7 @@ def default_stack(shared: bool) -> str:
 
 
 def stack_capabilities(spec: str) -> Capabilities:
-    """What a stack declares of itself, without opening it.
+    """Return what a stack declares of itself, without opening it.
 
     Raises
     ------
@@ -246,7 +247,7 @@ def stack_capabilities(spec: str) -> Capabilities:
 
 
 def stack_exists(spec: str, path: str, context: OpenContext) -> bool:
-    """Whether there is something under a path of a stack that declares `own_paths`; see `Driver.exists`.
+    """Return whether there is something under a path of a stack that declares `own_paths`; see `Driver.exists`.
 
     Raises
     ------

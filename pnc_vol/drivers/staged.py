@@ -1,4 +1,4 @@
-"""Wrappers of one flush: a new layout of a file that cannot be replaced by a rename, and progress told to the user.
+"""Two wrappers live for one flush: a layout of a file that cannot be replaced by a rename, and progress.
 
 Knows: the driver protocol. Does not know: why there is a new layout.
 

@@ -1,4 +1,4 @@
-"""The wrapper that records the calls that pass through it, to examine a run afterwards.
+"""The wrapper ``trace`` records the calls that pass through it, to examine a run afterwards.
 
     File(path, "w", driver="trace | posix")                       f's driver statistics hold counts and seconds
     File(path, "w", driver="trace(file=run.json) | mpio")         a timeline for chrome://tracing or ui.perfetto.dev
@@ -182,7 +182,7 @@ class TraceDriver(Wrapper):
         return own | self.inner.statistics()
 
     def timeline(self) -> str:
-        """The events in the Trace Event Format (JSON) that chrome://tracing and Perfetto show; microseconds."""
+        """Return the events in the Trace Event Format (JSON) that chrome://tracing and Perfetto show; microseconds."""
         events: list[dict[str, Any]] = [
             {"name": "process_name", "ph": "M", "pid": self._rank, "args": {"name": f"rank {self._rank}"}}
         ]

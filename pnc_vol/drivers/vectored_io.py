@@ -1,4 +1,4 @@
-"""From extents to few large moves between memory and a file.
+"""Extents are moved between memory and a file in few large calls.
 
 Knows: numpy, extents, memory. Does not know: descriptors, MPI; it calls a function for each move.
 
@@ -75,7 +75,7 @@ def check(extents: Extents, memory: Bytes) -> None:
 
 
 def in_order(extents: Extents) -> Extents:
-    """The same pieces without empty ones, by file offset; no copy if that is how they came."""
+    """Return the same pieces without empty ones, by file offset; no copy if that is how they came."""
     offset, length, place = extents
     if len(offset) > 1 and not bool((offset[1:] >= offset[:-1]).all()):
         order = np.argsort(offset, kind="stable")
@@ -87,7 +87,7 @@ def in_order(extents: Extents) -> Extents:
 
 
 def joined(start: Int64, length: Int64) -> tuple[Int64, Int64]:
-    """The same bytes with neighbours made one: where each ends and the next begins.
+    """Return the same bytes with neighbours made one: where each ends and the next begins.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def joined(start: Int64, length: Int64) -> tuple[Int64, Int64]:
 
 
 def copy_pieces(target: Bytes, target_place: Int64, source: Bytes, source_place: Int64, length: Int64) -> None:
-    """``target[t:t+n] = source[s:s+n]`` for each ``(t, s, n)``; pieces of one side do not overlap on the target.
+    """Do ``target[t:t+n] = source[s:s+n]`` for each ``(t, s, n)``; pieces of one side do not overlap on the target.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def _one_by_one(target: Bytes, target_place: Int64, source: Bytes, source_place:
 
 
 def _row(memory: Bytes, place: Int64, n: int) -> npt.NDArray[np.void] | None:
-    """Pieces of `n` bytes that lie one behind another, as items of that size; None if they do not."""
+    """Return pieces of `n` bytes that lie one behind another, as items of that size; None if they do not."""
     first, last = int(place[0]), int(place[-1])
     if last - first != (len(place) - 1) * n or not bool((place[1:] - place[:-1] == n).all()):
         return None
@@ -164,7 +164,7 @@ def _row(memory: Bytes, place: Int64, n: int) -> npt.NDArray[np.void] | None:
 
 
 def _windows(memory: Bytes, n: int) -> npt.NDArray[np.void]:
-    """Element i is the `n` bytes from byte i on; copying elements is then numpy's memcpy of `n` bytes."""
+    """Return windows of `n` bytes, of which item i begins at byte i; copying them is then numpy's memcpy."""
     return np.ndarray((memory.nbytes - n + 1,), np.dtype((np.void, n)), memory, 0, (1,))
 
 
@@ -173,12 +173,12 @@ def _elements(memory: Bytes, unit: int) -> npt.NDArray[np.unsignedinteger]:
 
 
 def within(extents: Extents, nbytes: int) -> Extents:
-    """The parts of extents that lie in a file of `nbytes` bytes."""
+    """Return the parts of extents that lie in a file of `nbytes` bytes."""
     return extents._replace(length=np.clip(nbytes - extents.offset, 0, extents.length))
 
 
 def without_overlap(extents: Extents, memory: Bytes) -> tuple[Extents, Bytes]:
-    """Extents in order, and their memory; where some overlap, what they cover and a memory for that.
+    """Return extents in order, and their memory; where some overlap, what they cover and a memory for that.
 
     A view of a file that is open for writing must not show a byte twice.
     """
@@ -193,7 +193,7 @@ def without_overlap(extents: Extents, memory: Bytes) -> tuple[Extents, Bytes]:
 
 
 def spread(union: Extents, stage: Bytes, extents: Extents, memory: Bytes) -> None:
-    """From what the extents cover to their places in memory."""
+    """Copy from what the extents cover to their places in memory."""
     of = np.searchsorted(union.offset, extents.offset, side="right") - 1
     inside = union.place[of] + extents.offset - union.offset[of]
     copy_pieces(memory, extents.place, stage, inside, extents.length)
@@ -260,7 +260,7 @@ def _moves(extents: Extents, gap: int) -> _Moves:
 
 
 def _singles(moves: _Moves) -> Extents:
-    """The moves of one piece."""
+    """Return the moves of one piece."""
     at = moves.first[~moves.staged & (moves.many == 1)]
     return Extents(*(column[at] for column in moves.pieces))
 
@@ -279,7 +279,7 @@ def _vectors(moves: _Moves, memory: Bytes, move: Put | Get) -> tuple[int, int]:
 
 
 def _got(ranges: Extents, memory: Bytes, get: Get) -> Int64:
-    """Bytes that were read of each range, by a call each."""
+    """Return bytes that were read of each range, by a call each."""
     view = memory.data
     columns = (column.tolist() for column in ranges)
     return np.array([get(view[p : p + n], o) for o, n, p in zip(*columns, strict=True)], np.int64)
@@ -301,7 +301,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(moves: _Moves) -> Iterator[tuple[_Block, Bytes]]:
-    """The staged moves, a block's worth at a time, with the block's memory: the next one's is the same."""
+    """Yield the staged moves, a block's worth at a time, with the block's memory: the next one's is the same."""
     first, count, span = (column[moves.staged] for column in (moves.first, moves.many, moves.span))
     reach = np.cumsum(span)
     number = reach // STAGE
@@ -317,7 +317,7 @@ def _blocks(moves: _Moves) -> Iterator[tuple[_Block, Bytes]]:
 
 
 def _one(extents: Extents, memory: Bytes) -> tuple[int, int, int]:
-    """Offset, length and place of a single extent, checked."""
+    """Return the offset, length and place of a single extent, checked."""
     # By plain integers: four calls of numpy take as long as a small write.
     o, n, p = extents.offset.item(), extents.length.item(), extents.place.item()
     if o < 0 or n < 0 or p < 0 or p + n > memory.nbytes:

@@ -1,4 +1,4 @@
-"""How ranks write and read together in two phases: bytes go to few ranks, which make few large calls.
+"""Ranks write and read together in two phases: bytes go to few ranks, which make few large calls.
 
 ====================  ==========================================================================================
 module                what it does

@@ -1,4 +1,4 @@
-"""Which ranks write for others, and with what memory.
+"""This module chooses which ranks write for others, and with what memory.
 
 Knows: nodes, cores, hints. Does not know: files, messages, extents.
 
@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
 
     @classmethod
     def by(cls, hints: Mapping[str, str], per_node: int = 0) -> Wanted:
-        """From hints; what is no number asks for nothing, as in ROMIO.
+        """Read hints; what is no number asks for nothing, as in ROMIO.
 
         Examples
         --------
@@ -63,7 +63,7 @@ def _number(text: str) -> int:
 
 
 def aggregators(nodes: Nodes, wanted: Wanted) -> list[int]:
-    """Ranks that write for others, node by node.
+    """Return ranks that write for others, node by node.
 
     `wanted` names how many of each node, or in all: these are spread over the nodes. Else there are as many as a node
     has cores, two of each of several nodes, or more where the file has more stripes than that.

@@ -1,4 +1,4 @@
-"""File domains: which rank writes which part of the file, in which round.
+"""A file domain is the part of the file that one rank writes; it is divided into rounds.
 
 Knows: extents, numbers that all ranks agreed on. Does not know: ranks' messages, drivers, memory of pieces.
 
@@ -44,7 +44,8 @@ class Cut:
     size: Int64
 
     def pieces(self, i: int) -> tuple[Int64, Int64, Int64]:
-        """What there is for the i-th of `cells`: bytes from the beginning of the window's memory, lengths, places."""
+        """Return what there is for the i-th of `cells`: bytes from the beginning of the window's memory, lengths,
+        places."""
         offset, length, place = (column[self.first[i] : self.last[i]] for column in self.extents)
         inside, size = offset - self.begin[i], int(self.size[i])
         before, beyond = max(0, -int(inside[0])), max(0, int(inside[-1] + length[-1]) - size)
@@ -57,7 +58,7 @@ class Cut:
         return inside, length, place
 
     def every_piece(self) -> tuple[Int64, Int64, Int64]:
-        """The pieces of all cells, one cell's behind the other's, without places, and how many each cell has."""
+        """Return the pieces of all cells, one cell's behind the other's, without places, and how many each cell has."""
         count = self.last - self.first
         cell, number = spread(count)
         which = self.first[cell] + number
@@ -160,7 +161,7 @@ class Domains:
         return Cut(found, cell[heads], heads, np.append(heads[1:], len(cell)), nothing, nothing + self.window)
 
     def part(self, cell: int) -> Extents:
-        """Where a cell lies in the file, and in the memory of a window; perhaps nowhere."""
+        """Return where a cell lies in the file, and in the memory of a window; perhaps nowhere."""
         domain, number = divmod(cell, self.windows)
         if self.each:
             start = self.base + domain * self.each
@@ -190,7 +191,7 @@ def cut_at(offset: Int64, length: Int64, place: Int64, step: int) -> tuple[Int64
 
 
 def rounds_of_cells(touched: npt.NDArray[np.bool_]) -> tuple[int, npt.NDArray[np.int32]]:
-    """Rounds of a write, and the round of each cell.
+    """Return rounds of a write, and the round of each cell.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What no rank gives of the part of the file that all write together: only that must be read before it is written.
+"""A hole is a part of the range written together that no rank writes: only holes must be read before the write.
 
 Knows: domains, extents. Does not know: ranks, messages, drivers.
 
@@ -37,7 +37,7 @@ _LARGE = 2048
 
 
 def weight(extents: Extents) -> int:
-    """The sum of pieces, below 2**64.
+    """Return the sum of pieces, below 2**64.
 
     Examples
     --------
@@ -54,12 +54,12 @@ def weight(extents: Extents) -> int:
 
 
 def is_whole(total: int, low: int, high: int) -> bool:
-    """Whether pieces of this sum cover each byte from `low` to `high` once."""
+    """Return whether pieces of this sum cover each byte from `low` to `high` once."""
     return total & _ALL == int(_weights(np.array([low]), np.array([high - low]))[0])
 
 
 def worth_finding(nbytes: int, pieces: int) -> bool:
-    """Whether ranks find out what is open, of so many pieces; otherwise all of each window is read."""
+    """Return whether ranks find out what is open, of so many pieces; otherwise all of each window is read."""
     return nbytes >= _LARGE * pieces
 
 
@@ -110,7 +110,7 @@ class Granules:
 
     @staticmethod
     def count(domains: Domains) -> int:
-        """Granules of all windows."""
+        """Return the number of granules of all windows."""
         return domains.cells * _granules_of(domains)[0]
 
     def add(self, cut: Cut) -> None:
@@ -124,7 +124,8 @@ class Granules:
             self.sums[0, number[heads]] = np.add.reduceat(_weights(start, length), heads)
 
     def of(self, cell: int) -> tuple[Extents, Extents]:
-        """What is to be read of a window before it is written, and what is written; places are those in the window."""
+        """Return what is to be read of a window before it is written, and what is written; places are those in the
+        window."""
         part = self._domains.part(cell)
         if not len(part.offset) or not self.known:
             return part, part
@@ -137,7 +138,7 @@ class Granules:
         return self._these(part, start, length, left), self._these(part, start, length, touched)
 
     def _these(self, part: Extents, start: Int64, length: Int64, chosen: npt.NDArray[np.bool_]) -> Extents:
-        """What some granules have of a window, those side by side in one piece."""
+        """Return what some granules have of a window, those side by side in one piece."""
         change = np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8))
         begin, end = start[np.flatnonzero(change == 1)], np.flatnonzero(change == -1) - 1
         end = start[end] + length[end]
@@ -146,7 +147,7 @@ class Granules:
 
 
 def _granules_of(domains: Domains) -> tuple[int, int]:
-    """Granules of a window, and bytes of one."""
+    """Return granules of a window, and bytes of one."""
     each = max(1, min(domains.window // _LEAST, _MOST // domains.cells))
     step = -(-domains.window // each)
     return -(-domains.window // step), step

@@ -1,4 +1,4 @@
-"""What ranks of one node give to, or want of, aggregators of other nodes: put together in the node, round by round.
+"""Ranks of one node put together what they give to, or want of, aggregators of other nodes, round by round.
 
 Knows: parcels, the memory of a node, two levels of ranks. Does not know: drivers, files.
 
@@ -52,7 +52,8 @@ _EXCESS = 1 << 48
 
 
 def allowed_here(aggregators: int, each: int, window: int) -> int:
-    """Bytes that a node may have for parcels: what the windows leave of the buffers, and room for a message at least.
+    """Return the number of bytes that a node may have for parcels: what the windows leave of the buffers, and room for
+    a message at least.
 
     aggregators : int, of the node; each : int, bytes that one may have in all; window : int, bytes, two for each.
     """
@@ -60,7 +61,7 @@ def allowed_here(aggregators: int, each: int, window: int) -> int:
 
 
 def excess_of(need: int, allowed: int) -> int:
-    """How many times the allowed memory two rounds of `need` bytes take; up to 1 they fit."""
+    """Return how many times the allowed memory two rounds of `need` bytes take; up to 1 they fit."""
     return -(-2 * need // allowed)
 
 
@@ -93,11 +94,11 @@ class Announced:
         row.reshape(-1, self._sizes.shape[1])[self._domain[numbers]] = self._sizes[numbers]
 
     def total(self, k: int) -> int:
-        """Bytes of round `k`."""
+        """Return the number of bytes of round `k`."""
         return int(self._sizes[self._turns.get(k, _NONE)].sum())
 
     def parcels(self, k: int) -> Iterator[tuple[int, list[Parcel]]]:
-        """The parcels of round `k` for each domain."""
+        """Yield the parcels of round `k` for each domain."""
         for i in self._turns.get(k, _NONE).tolist():
             yield int(self._domain[i]), parcels_of(*self._cut.pieces(i))
 
@@ -201,14 +202,14 @@ class NodeParcels(ABC):
         self._need[0] = need if times <= 1 else times * _EXCESS
 
     def _where(self) -> Int64:
-        """Where this rank's parcels of the round are in the memory, int64[domains, parts]."""
+        """Return where this rank's parcels of the round are in the memory, int64[domains, parts]."""
         sizes = self._table[:, 1:]
         where = before(sizes.sum(axis=0)) + sizes[: self.levels.rank].sum(axis=0)
         found: Int64 = where.reshape(-1, len(self.columns))
         return found
 
     def _regions(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Where the parts of all ranks are, by domain and part, and their bytes."""
+        """Return where the parts of all ranks are, by domain and part, and their bytes."""
         sizes = self._table[:, 1:].sum(axis=0)
         return before(sizes).reshape(-1, len(self.columns)).tolist(), sizes.reshape(-1, len(self.columns)).tolist()
 
@@ -264,7 +265,7 @@ class Outgoing(NodeParcels):
         self._table = coming
 
     def _messages(self, k: int) -> list[Message]:
-        """Ranks, and the parcels for them, in messages of `LARGEST` bytes at most."""
+        """Return ranks, and the parcels for them, in messages of `LARGEST` bytes at most."""
         team, memory = self.team, self._memory(k)
         where, sizes = self._regions()
         found: list[Message] = []
@@ -328,7 +329,7 @@ class Incoming(NodeParcels):
         self._table = coming
 
     def _requests(self, k: int) -> list[Message]:
-        """Ranks, the requests to them, and where their answers go; `LARGEST` bytes at most of either."""
+        """Return ranks, the requests to them, and where their answers go; `LARGEST` bytes at most of either."""
         team, memory = self.team, self._memory(k)
         where, sizes = self._regions()
         found: list[Message] = []

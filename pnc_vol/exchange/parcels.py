@@ -1,4 +1,4 @@
-"""Pieces of a window as bytes that one rank gives to another: a compact list of where they belong, and their data.
+"""A parcel holds pieces of a window that one rank gives to another: a list of where they belong, and their data.
 
 Knows: pieces, bytes. Does not know: files, ranks, how parcels travel.
 
@@ -89,7 +89,7 @@ class Parcel(NamedTuple):
 
 
 def parcels_of(inside: Int64, length: Int64, place: Int64) -> list[Parcel]:
-    """The parcels of the pieces of one cell.
+    """Return the parcels of the pieces of one cell.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def _width(largest: int) -> int:
 
 
 def bytes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
-    """Bytes that the parcels of each of many cells take; see `sizes_of`.
+    """Return bytes that the parcels of each of many cells take; see `sizes_of`.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def bytes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
 
 
 def sizes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
-    """What each of many cells takes, as `parcels_of` would make its parcels.
+    """Return what each of many cells takes, as `parcels_of` would make its parcels.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def sizes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
 
 
 def _widths(largest: Int64) -> Int64:
-    """`_width` of each."""
+    """Return `_width` of each."""
     return 1 << np.searchsorted(_WIDER, largest, side="right")
 
 
@@ -232,7 +232,7 @@ def answer(requests: Bytes, window: Bytes, into: Bytes) -> None:
 
 
 def answer_size(requests: Bytes) -> int:
-    """Bytes of the answers to requests that lie one behind another."""
+    """Return the number of bytes of the answers to requests that lie one behind another."""
     found = at = 0
     while at < len(requests):
         nbytes, *_, data = _HEADS.unpack_from(requests.data, at)
@@ -241,7 +241,8 @@ def answer_size(requests: Bytes) -> int:
 
 
 def _pieces(parcels: Bytes, at: int) -> tuple[Int64, Int64, Int64, int]:
-    """Of the pieces of the parcel at a byte: places in the window and in the data, lengths; where the data begin."""
+    """Return, for the pieces of the parcel at a byte, places in the window and in the data, lengths; where the data
+    begin."""
     _, n, inside, widths, same, _ = _HEADS.unpack_from(parcels.data, at)
     begin = at + _HEAD
     gap_width, length_width = widths & 255, widths >> 8
@@ -259,7 +260,8 @@ def _pieces(parcels: Bytes, at: int) -> tuple[Int64, Int64, Int64, int]:
 
 
 def _every_piece(parcels: Bytes, sizes: list[int]) -> tuple[Int64, Int64, Int64]:
-    """Of the pieces of parcels of these sizes: places in the window, places of their data in `parcels`, and lengths."""
+    """Return, for pieces of parcels of these sizes, places in the window, places of their data in `parcels`, and
+    lengths."""
     starts = before(np.array(sizes, np.int64))
     heads: Int64 = parcels[: len(parcels) // 8 * 8].view(np.int64)[(starts // 8)[:, None] + np.arange(6)]
     count = heads[:, 1]
@@ -279,7 +281,7 @@ def _every_piece(parcels: Bytes, sizes: list[int]) -> tuple[Int64, Int64, Int64]
 
 
 def _numbers(parcels: Bytes, begin: Int64, width: Int64, owner: Int64, number: Int64) -> Int64:
-    """The numbers of lists that begin at these bytes; 0 where a list has no bytes.
+    """Return the numbers of lists that begin at these bytes; 0 where a list has no bytes.
 
     Parameters
     ----------
@@ -295,7 +297,7 @@ def _numbers(parcels: Bytes, begin: Int64, width: Int64, owner: Int64, number: I
 
 
 def sizes_in(parcels: Bytes) -> list[int]:
-    """Bytes of each of the parcels, or requests, that lie one behind another."""
+    """Return bytes of each of the parcels, or requests, that lie one behind another."""
     found, at = [], 0
     while at < len(parcels):
         found.append(_HEADS.unpack_from(parcels.data, at)[0])

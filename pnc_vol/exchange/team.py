@@ -1,4 +1,4 @@
-"""Who does what in a collective write of two levels, and what a rank does that fails in it.
+"""A team says who does what in a collective write of two levels, and what a rank does that fails in it.
 
 Knows: ranks, nodes, aggregators. Does not know: extents, files.
 """
@@ -47,7 +47,7 @@ class Team(NamedTuple):
 
     @classmethod
     def of(cls, comm: Comm, nodes: Nodes, owners: list[int], *, apart: bool) -> Team:
-        """The same on all ranks (collective).
+        """Return the same on all ranks (collective).
 
         apart : bool, ranks of a node share no memory: each counts as a node of its own.
         """

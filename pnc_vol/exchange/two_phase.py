@@ -1,5 +1,4 @@
-"""Small pieces of many ranks, written or read by few ranks in few large pieces: brought together within a node, then
-between nodes.
+"""Few ranks write or read the small pieces of many ranks in large pieces, which are brought together in nodes first.
 
 Knows: ranks, extents, a driver. Does not know: requests, variables, which transport is chosen.
 
@@ -129,7 +128,7 @@ class TwoPhase:
         return 0 if work is None else work.extents.nbytes
 
     def _together(self, kind: type[_Rounds], extents: Extents, memory: Bytes) -> _Rounds | None:
-        """A write or read of all ranks; None: there was nothing to do."""
+        """Return a write or read of all ranks; None: there was nothing to do."""
         with self.comm.errors_shared():
             work = self._agreed(kind, extents, memory)
             failure = None if work is None else self._done(work)
@@ -138,7 +137,7 @@ class TwoPhase:
         return work
 
     def _agreed(self, kind: type[_Rounds], extents: Extents, memory: Bytes) -> _Rounds | None:
-        """What all ranks are about to do; None: nothing. Without rounds each does it by itself."""
+        """Return what all ranks are about to do; None: nothing. Without rounds each does it by itself."""
         reads = kind is ReadRounds
         if reads:
             extents = in_order(extents)
@@ -196,7 +195,7 @@ class TwoPhase:
                 work.remote.release()
 
     def _block(self) -> int:
-        """What the file system says of its blocks, on rank 0."""
+        """Return what the file system says of its blocks, on rank 0."""
         if self.comm.rank or self.driver.path is None:
             return 0
         try:
@@ -205,7 +204,7 @@ class TwoPhase:
             return 0
 
     def domains(self, wanted: Wanted, low: int, high: int, block: int, density: float, smaller: int = 1) -> Domains:
-        """The domains of a write or read, from agreed numbers alone; windows are `smaller` times smaller."""
+        """Return the domains of a write or read, from agreed numbers alone; windows are `smaller` times smaller."""
         unit = wanted.unit or block
         unit = unit if _PAGE <= unit <= _LARGEST_UNIT else _PAGE
         window = wanted.buffer_size // 2
@@ -222,7 +221,7 @@ class TwoPhase:
         return self._aggregators[wanted]
 
     def _team(self, wanted: Wanted) -> Team:
-        """Who does what (collective when it is asked first)."""
+        """Return who does what (collective when it is asked first)."""
         if (wanted, self._apart) not in self._teams:
             self._teams[wanted, self._apart] = Team.of(self.comm, self.nodes, self.owners(wanted), apart=self._apart)
         return self._teams[wanted, self._apart]
@@ -250,7 +249,8 @@ class TwoPhase:
         return remote.prepare(allowed_here(len(team.here), each, work.domains.window), shared)
 
     def _shared(self, team: Team, kept: Bytes | None, nbytes: int) -> Bytes | None:
-        """Memory that all ranks of a node see, of this size at least on all nodes (collective); None: there is none."""
+        """Return the memory that all ranks of a node see, of this size at least on all nodes (collective); None: there
+        is none."""
         if kept is not None and kept.nbytes >= nbytes:
             return kept
         found: Bytes | None = None
@@ -271,7 +271,7 @@ class TwoPhase:
 
 
 def shared_memory(comm: Comm, nbytes: int) -> npt.NDArray[np.uint8] | None:
-    """uint8[nbytes] that all ranks have in common, or None on all of them (collective).
+    """Return uint8[nbytes] that all ranks have in common, or None on all of them (collective).
 
     It is given back when the last array of it is gone. Ask only for ranks of one node. The file has no name, and is
     opened through ``/proc``: a killed job leaves nothing behind, which MPI's shared windows do not promise.
@@ -305,7 +305,7 @@ def _mapped(fd: int, nbytes: int) -> npt.NDArray[np.uint8]:
 
 
 def _opened(pid: int, number: int, nbytes: int, token: bytes) -> npt.NDArray[np.uint8] | None:
-    """The memory that another process made; None if it cannot be had or is another one's."""
+    """Return the memory that another process made; None if it cannot be had or is another one's."""
     try:
         fd = REAL.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_NONBLOCK)
     except OSError:

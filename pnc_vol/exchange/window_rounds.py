@@ -1,4 +1,4 @@
-"""The rounds of one collective write or read: the windows of all domains, one of each aggregator at a time.
+"""One collective write or read goes in rounds: the windows of all domains, one of each aggregator at a time.
 
 Knows: domains, windows in the memory of a node, parcels, a driver. Does not know: requests, who chose this way.
 
@@ -153,7 +153,7 @@ class Rounds(ABC):
             self.bits = np.stack((packed, packed))
 
     def _asked(self) -> Extents:
-        """What is cut: disjoint, within the domains."""
+        """Return what is cut: disjoint, within the domains."""
         return self.extents
 
     @property
@@ -176,7 +176,7 @@ class Rounds(ABC):
         self.rounds = rounds
 
     def _touched(self) -> npt.NDArray[np.bool_]:
-        """bool[domains, windows], whether any rank has something for it."""
+        """Return bool[domains, windows], whether any rank has something for it."""
         domains = self.domains
         touched = np.ones(domains.cells, bool)
         if domains.windows > 1:
@@ -227,7 +227,7 @@ class Rounds(ABC):
         """Do all rounds (collective)."""
 
     def window(self, domain: int, k: int) -> Bytes:
-        """The memory of a window of this node's aggregators."""
+        """Return the memory of a window of this node's aggregators."""
         number, size = 2 * self.team.here.index(domain) + k % 2, self.domains.window
         return self.windows[number * size : (number + 1) * size]
 
@@ -298,7 +298,7 @@ class WriteRounds(Rounds):
         self._read(k + 1)
 
     def _open(self, k: int) -> tuple[Extents, Extents]:
-        """What is to be read of this rank's window before it is written, and what is written."""
+        """Return what is to be read of this rank's window before it is written, and what is written."""
         if not 0 <= k < len(self.cells):
             return _NOTHING.extents, _NOTHING.extents
         part = self.domains.part(self.cells[k])

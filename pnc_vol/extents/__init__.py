@@ -1,4 +1,4 @@
-"""Indices to byte ranges: which elements ``ds[...]`` names, and where these lie.
+"""Indices become byte ranges: which elements ``ds[...]`` names, and where these are.
 
 Knows: shapes, integers, numpy. Does not know: variables' names, types, files.
 

@@ -1,4 +1,4 @@
-"""Where everything that is too much for one call is cut: lists of extents, runs and arrays, into rounds and blocks.
+"""Lists of extents, runs and arrays that are too large for one call are cut into rounds and blocks.
 
 Knows: extents, runs, shapes, chunk shapes, bytes per element. Does not know: files, datasets, who reads or writes.
 
@@ -66,7 +66,7 @@ def rounds(extents: Extents, nbytes: int) -> Iterator[Extents]:
 
 
 def runs_between(runs: Runs, begin: Int64, end: Int64, first: int, count: int) -> Runs:
-    """The runs of elements `first` to ``first + count`` of what the runs enumerate.
+    """Return the runs of elements `first` to ``first + count`` of what the runs enumerate.
 
     begin, end : int64[n], elements up to each run, without and with it: added once for many calls.
 
@@ -83,14 +83,15 @@ def runs_between(runs: Runs, begin: Int64, end: Int64, first: int, count: int) -
 
 
 def _between(start: Int64, end: Int64, low: int, high: int) -> tuple[slice, Int64, Int64]:
-    """Which of ordered, disjoint ranges have something in [low, high), what each has before it, and how much in it."""
+    """Return which of ordered, disjoint ranges have something in [low, high), what each has before it, and how much in
+    it."""
     part = slice(int(np.searchsorted(end, low, side="right")), int(np.searchsorted(start, high, side="left")))
     skip = np.maximum(low - start[part], 0)
     return part, skip, np.minimum(end[part], high) - start[part] - skip
 
 
 def groups(begin: Int64, end: Int64, limit: int) -> Iterator[tuple[int, int]]:
-    """Neighbours taken together: as many as reach no further than `limit`, and at least one.
+    """Yield neighbours taken together: as many as reach no further than `limit`, and at least one.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ def groups(begin: Int64, end: Int64, limit: int) -> Iterator[tuple[int, int]]:
 def block_shape(
     shape: Sequence[int], itemsize: int, block_bytes: int, chunks: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """The shape of the largest block within the budget.
+    """Return the shape of the largest block within the budget.
 
     Parameters
     ----------
@@ -166,7 +167,7 @@ def block_shape(
 def blocks(
     shape: Sequence[int], itemsize: int, block_bytes: int, chunks: Sequence[int] | None = None
 ) -> Iterator[Block]:
-    """Selections that cover `shape`, each of `block_bytes` at most.
+    """Yield selections that cover `shape`, each of `block_bytes` at most.
 
     Parameters
     ----------

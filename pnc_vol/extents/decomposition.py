@@ -1,4 +1,4 @@
-"""One decomposition for many variables: lists of subarrays that are used again are checked and flattened once.
+"""A decomposition that many variables share is checked and flattened once.
 
 Knows: shapes, lists of subarrays, runs. Does not know: variables, files, bytes.
 
@@ -51,13 +51,13 @@ class _Flattened:
         self._cells: Runs | None = None
 
     def cells(self, shape: Shape) -> Runs:
-        """The elements in ascending order, each once; `shape` is for the message if one is there twice."""
+        """Return the elements in ascending order, each once; `shape` is for the message if one is there twice."""
         if self._cells is None:
             self._cells = _ascending(self.runs, shape)
         return self._cells
 
     def at(self, lead: int) -> Runs:
-        """The runs in the subarray number `lead` of the axis in front."""
+        """Return the runs in the subarray number `lead` of the axis in front."""
         if not lead:
             return self.runs
         found = self._moved.get(lead)
@@ -69,7 +69,7 @@ class _Flattened:
 
 
 def _ascending(runs: Runs, shape: Shape) -> Runs:
-    """Runs in ascending order, neighbours joined; the argument itself if that is what it is."""
+    """Return runs in ascending order, neighbours joined; the argument itself if that is what it is."""
     start, length = runs
     if start.size and bool((start[1:] < start[:-1]).any()):
         order = np.argsort(start, kind="stable")
@@ -131,7 +131,7 @@ class Decomposition:
     def from_runs(
         cls, offsets: npt.ArrayLike, lengths: npt.ArrayLike | None = None, shape: Shape | None = None
     ) -> Decomposition:
-        """A decomposition from runs of elements, which are counted in C order, as in E3SM-IO's maps.
+        """Return a decomposition from runs of elements, which are counted in C order, as in E3SM-IO's maps.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class Decomposition:
         return self._shape
 
     def _flattened(self, shape: Shape) -> _Flattened:
-        """What it is in a shape, found once."""
+        """Return what it is in a shape, found once."""
         known = self._known.get(shape)
         if known is None:
             if self._shape not in (None, shape):
@@ -217,7 +217,7 @@ class Decomposition:
                 )
 
     def owned(self, shape: Shape) -> Runs:
-        """The elements of a dataset, or of one of its records, of this shape, as what a rank owns of it.
+        """Return the elements of a dataset, or of one of its records, of this shape, as what a rank owns of it.
 
         Returns
         -------
@@ -239,7 +239,7 @@ class Decomposition:
         return self._flattened(shape).cells(shape)
 
     def select(self, shape: Shape, lead: Any = None) -> Selection:
-        """The elements of a dataset of this shape, one-dimensional, all of one subarray after those of another.
+        """Return the elements of a dataset of this shape, one-dimensional, all of one subarray after those of another.
 
         Parameters
         ----------
@@ -268,7 +268,8 @@ class Decomposition:
 
     @staticmethod
     def of_index(shape: Shape, index: Any) -> Selection | None:
-        """The selection of ``decomposition`` or ``(record, decomposition)`` as an index; None for any other index."""
+        """Return the selection of ``decomposition`` or ``(record, decomposition)`` as an index; None for any other
+        index."""
         if isinstance(index, Decomposition):
             return index.select(shape)
         last = index[-1] if isinstance(index, tuple) and index else None
@@ -292,7 +293,7 @@ class _Kept(NamedTuple):
     lead: int
 
     def same(self, shape: Shape, starts: npt.NDArray[Any], counts: npt.NDArray[Any], skipped: int = 0) -> bool:
-        """Whether it is this list, but for the first axes."""
+        """Return whether it is this list, but for the first axes."""
         own, number = self.starts[:, skipped:], self.counts[:, skipped:]
         if shape != self.shape[skipped:] or starts.shape != own.shape or starts.dtype != own.dtype:
             return False
@@ -325,7 +326,7 @@ class Recent:
         self._cut: list[tuple[Runs, int, Runs]] = []
 
     def many(self, shape: Shape, starts: Any, counts: Any) -> Selection:
-        """`selection.many`, once for each list; `starts` may be a `Decomposition`, without `counts`."""
+        """Return `selection.many`, once for each list; `starts` may be a `Decomposition`, without `counts`."""
         if isinstance(starts, Decomposition):
             if counts is not None:
                 raise SelectionTypeError("a decomposition has counts of its own: give None for them")
@@ -362,7 +363,7 @@ class Recent:
         return _Kept(shape, starts.copy(), counts.copy(), flattened, skipped, lead)
 
     def runs(self, selection: Selection, *, record: bool) -> Runs:
-        """`place.runs`, once for each list."""
+        """Return `place.runs`, once for each list."""
         whole = selection.listed
         if whole is None or not record or len(whole.start) < LEAST_RUNS:
             return runs(selection, record=record)
@@ -376,7 +377,7 @@ class Recent:
 
 
 def _plain(rows: Any, ndim: int) -> bool:
-    """Whether these are subarrays that need no interpretation, and enough of them."""
+    """Return whether these are subarrays that need no interpretation, and enough of them."""
     return (
         type(rows) is np.ndarray
         and rows.ndim == 2

@@ -1,4 +1,4 @@
-"""Extents made few, disjoint and sorted, and met with each other: the hot path of a flush.
+"""Extents are made few, disjoint and sorted, and are intersected: this is the hot path of a flush.
 
 Knows: extents. Does not know: variables, requests, files.
 
@@ -51,7 +51,7 @@ def coalesce(extents: Extents) -> Extents:
 
 
 def _joined(extents: Extents) -> Extents:
-    """As `coalesce`, of extents that are not empty."""
+    """Do as `coalesce` does, of extents that are not empty."""
     offset, length, place = extents
     if offset.size < 2:
         return extents
@@ -70,7 +70,7 @@ def _joined(extents: Extents) -> Extents:
 
 
 def last_wins(extents: Extents) -> Extents:
-    """What the file holds after the extents are written one after another, in disjoint extents.
+    """Return what the file holds after the extents are written one after another, in disjoint extents.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def _taken(extents: Extents, which: npt.NDArray[np.intp]) -> Extents:
 
 
 def _overlaps(extents: Extents) -> npt.NDArray[np.bool_]:
-    """Whether each extent but the first, of a list sorted by offset, overlaps any before it."""
+    """Return whether each extent but the first, of a list sorted by offset, overlaps any before it."""
     # A long extent reaches over many that follow, so the end of the one before is not enough.
     reach = np.maximum.accumulate(extents.offset + extents.length)
     return extents.offset[1:] < reach[:-1]
@@ -140,7 +140,7 @@ def _without_empty(extents: Extents) -> Extents:
 
 
 def _stable_order(offset: Int64) -> Int64:
-    """``argsort(offset, kind="stable")``, in a fraction of its time where offset and number share 63 bits."""
+    """Return ``argsort(offset, kind="stable")``, in a fraction of its time where offset and number share 63 bits."""
     lowest = int(offset.min())
     bits = int(offset.size - 1).bit_length()
     if (int(offset.max()) - lowest).bit_length() + bits > 63:
@@ -154,7 +154,7 @@ def _stable_order(offset: Int64) -> Int64:
 
 
 def _resolve(posted: Extents, offset: Int64, end: Int64, ranks: Int64) -> Extents:
-    """Disjoint pieces of overlapping extents.
+    """Return disjoint pieces of overlapping extents.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _resolve(posted: Extents, offset: Int64, end: Int64, ranks: Int64) -> Extent
 
 
 def _highest(low: Int64, high: Int64, ranks: Int64, ncells: int) -> Int64:
-    """Highest rank among the ranges [low, high) that cover each cell, -1 where there is none.
+    """Return the highest rank among the ranges [low, high) that cover each cell, -1 where there is none.
 
     A range is the union of two ranges whose length is a power of two, 2**k. From the largest k down, each table entry
     hands its rank to the two entries of half the length below it (a sparse table, run backwards).
@@ -204,7 +204,7 @@ def _highest(low: Int64, high: Int64, ranks: Int64, ncells: int) -> Int64:
 
 
 def intersect(a_offset: Int64, a_length: Int64, b_offset: Int64, b_length: Int64) -> tuple[Int64, Int64, Int64, Int64]:
-    """All that the ranges of two lists have in common, pair by pair.
+    """Return all that the ranges of two lists have in common, pair by pair.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ class Ranges(NamedTuple):
         return Extents(self.start, length, before(length))
 
     def plus(self, other: Ranges) -> Ranges:
-        """Bytes that are in one of two sets."""
+        """Return bytes that are in one of two sets."""
         if not self.start.size or not other.start.size:
             return self if self.start.size else other
         if other.start[0] >= self.end[-1]:
@@ -286,7 +286,7 @@ class Ranges(NamedTuple):
         return _disjoint(np.concatenate((self.start, other.start)), np.concatenate((self.end, other.end)))
 
     def minus(self, other: Ranges) -> Ranges:
-        """Bytes of this set that are not in the other one."""
+        """Return bytes of this set that are not in the other one."""
         if not self.start.size or not other.start.size or not self.touches(other):
             return self
         # What remains is what this set shares with the gaps of the other one, of which only a part may matter.
@@ -298,7 +298,7 @@ class Ranges(NamedTuple):
         return self.meet(Ranges(np.concatenate((low, other.end[near])), np.concatenate((other.start[near], high))))
 
     def meet(self, other: Ranges) -> Ranges:
-        """Bytes that are in both sets."""
+        """Return bytes that are in both sets."""
         first = np.searchsorted(other.end, self.start, side="right")
         count = np.searchsorted(other.start, self.end, side="left") - first
         np.maximum(count, 0, out=count)
@@ -310,7 +310,7 @@ class Ranges(NamedTuple):
         return Ranges(start[kept], end[kept])
 
     def touches(self, other: Ranges) -> bool:
-        """Whether the sets have a byte in common."""
+        """Return whether the sets have a byte in common."""
         if not self.start.size or not other.start.size:
             return False
         if self.end[-1] <= other.start[0] or other.end[-1] <= self.start[0]:
@@ -319,14 +319,14 @@ class Ranges(NamedTuple):
         return bool((np.searchsorted(other.start, self.end, side="left") > first).any())
 
     def below(self, nbytes: int) -> Ranges:
-        """Bytes before byte `nbytes` of the file."""
+        """Return bytes before byte `nbytes` of the file."""
         if not self.start.size or self.end[-1] <= nbytes:
             return self
         kept = int(np.searchsorted(self.start, nbytes, side="left"))
         return Ranges(self.start[:kept], np.minimum(self.end[:kept], nbytes))
 
     def split(self, nbytes: int, most: int) -> tuple[Ranges, Ranges]:
-        """The first bytes of the set, about `nbytes` in at most `most` ranges, and the rest."""
+        """Return the first bytes of the set, about `nbytes` in at most `most` ranges, and the rest."""
         start, end = self.start[:most], self.end[:most]
         total = np.cumsum(end - start)
         if total.size and total[-1] > nbytes:
@@ -344,7 +344,7 @@ EMPTY = Ranges(*np.zeros((2, 0), np.int64))
 
 
 def ranges_of(offset: Int64, length: Int64) -> Ranges:
-    """The bytes of extents, which may come in any order, overlap, and be empty."""
+    """Return the bytes of extents, which may come in any order, overlap, and be empty."""
     end = offset + length
     if offset.size == 1:
         return Ranges(offset.copy(), end) if length[0] > 0 else EMPTY
@@ -355,7 +355,7 @@ def ranges_of(offset: Int64, length: Int64) -> Ranges:
 
 
 def _disjoint(start: Int64, end: Int64) -> Ranges:
-    """Ranges in any order made a set."""
+    """Return ranges in any order made a set."""
     if bool((start[1:] < start[:-1]).any()):
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]

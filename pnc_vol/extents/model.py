@@ -1,4 +1,4 @@
-"""What indices are made into: selections, runs of elements, extents of bytes; the largest number of axes of arrays.
+"""Indices become selections, runs of elements, and extents of bytes.
 
 Knows: numpy. Does not know: variables, files, types.
 """
@@ -94,7 +94,7 @@ class Selection(NamedTuple):
         return math.prod(self.result_shape)
 
     def single_run(self) -> tuple[int, int] | None:
-        """The elements as one contiguous run.
+        """Return the elements as one contiguous run.
 
         Returns
         -------
@@ -129,7 +129,7 @@ class Selection(NamedTuple):
         return (at, length)
 
     def broadcast(self, source_shape: Shape) -> Shape:
-        """Shape to give an array of `source_shape` so that numpy broadcasts it to `result_shape`.
+        """Return the shape to give an array of `source_shape` so that numpy broadcasts it to `result_shape`.
 
         Leading axes of length 1 that the selection lacks are taken off; an array for a list of runs may have
         any shape of the right size. Wider than h5py in one point: index arrays broadcast as slices do.
@@ -166,7 +166,7 @@ class Selection(NamedTuple):
 
 
 def one_extent(offset: int, nbytes: int, place: int = 0) -> Extents:
-    """Extents of a single piece."""
+    """Return extents of a single piece."""
     columns = np.array((offset, nbytes, place), np.int64)
     return Extents(columns[:1], columns[1:2], columns[2:])
 
@@ -199,7 +199,7 @@ def before(counts: Int64) -> Int64:
 
 
 def distinct(values: Int64) -> Int64:
-    """The values that there are, sorted.
+    """Return the values that there are, sorted.
 
     Not ``np.unique``: from numpy 2.3 on it hashes, which is 20 times slower, and its first call loads ``numpy.ma``.
 
@@ -236,7 +236,7 @@ def spread(counts: Int64) -> tuple[Int64, Int64]:
 
 
 def _misfit(axes: Sequence[int], target: Shape, source: Shape) -> str:
-    """Which axis it is that values do not fit.
+    """Return which axis it is that values do not fit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From indices to bytes: the runs of elements that a selection or an index has, and where they lie in the file.
+"""`few_runs` and `place_many` turn an index or a selection into runs of elements, and these into byte extents.
 
 Knows: selections, begins, element sizes, how records interleave. Does not know: files, types, requests.
 
@@ -34,7 +34,8 @@ FewRuns = tuple[int, int, Shape, int, int]
 
 
 def few_runs(shape: Shape, args: Any) -> FewRuns | None:
-    """The runs that an index selects, if they are of equal length at equal distances: one, a block, a column, a step.
+    """Return the runs that an index selects, if they are of equal length at equal distances: one, a block, a column, a
+    step.
 
     As `runs` of its selection, for what most posts and reads are, without a selection; None for all other indices.
 
@@ -119,7 +120,8 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
 
 
 def picked_runs(shape: Shape, args: Any) -> tuple[Int64, int, Shape, int, int] | None:
-    """As `few_runs`, of a list, an array or a mask that picks rows in ascending order: the first element of each row.
+    """Do as `few_runs` does, of a list, an array or a mask that picks rows in ascending order: the first element of
+    each row.
 
     None for all other indices, and where most of the rows are neighbours: then joined runs are fewer.
 
@@ -163,7 +165,7 @@ def picked_runs(shape: Shape, args: Any) -> tuple[Int64, int, Shape, int, int] |
 
 
 def runs(selection: Selection, *, record: bool) -> Runs:
-    """The selection as runs of elements, in the order in which the elements lie in memory.
+    """Return the selection as runs of elements, in the order in which the elements lie in memory.
 
     Parameters
     ----------
@@ -222,7 +224,7 @@ def split_rows(whole: Runs, inner: int) -> Runs:
 
 
 def numbers(selection: Selection) -> Int64:
-    """Numbers of the selected elements in C order of the dataset, in the order of the selection.
+    """Return the numbers of the selected elements in C order of the dataset, in the order of the selection.
 
     Examples
     --------
@@ -236,7 +238,7 @@ def numbers(selection: Selection) -> Int64:
 
 
 def place(runs: Runs, *, begin: int, itemsize: int, inner: int | None, record_size: int) -> Extents:
-    """Where runs of one variable lie in the file.
+    """Return where runs of one variable lie in the file.
 
     Parameters
     ----------
@@ -272,7 +274,7 @@ def place(runs: Runs, *, begin: int, itemsize: int, inner: int | None, record_si
 def place_many(
     begin: Int64, itemsize: Int64, inner: Int64, record_size: Int64, start: Int64, length: Int64
 ) -> tuple[Int64, Int64]:
-    """`place` for runs of many variables at once, one row a run.
+    """Return `place` for runs of many variables at once, one row a run.
 
     Parameters
     ----------
@@ -309,7 +311,7 @@ def place_many(
 
 
 def elements(selection: Selection) -> tuple[Any, ...]:
-    """What stands between the brackets of a numpy array for the same elements.
+    """Return what stands between the brackets of a numpy array for the same elements.
 
     numpy pairs several lists, and moves an axis that has one beside an integer to the front; a selection does neither.
 

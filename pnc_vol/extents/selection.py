@@ -1,4 +1,4 @@
-"""The index of ``ds[...]`` as a `Selection`: which elements, in which order.
+"""The index of ``ds[...]`` becomes a `Selection`: which elements, in which order.
 
 Knows: h5py's indexing rules, shapes. Does not know: variables, types, records, bytes.
 
@@ -55,7 +55,8 @@ SPARSE = 16
 
 
 def index_array(arg: Any, dim: int, axis: int, *, alone: bool) -> Int64:
-    """Elements that a list or array names on an axis of `dim` elements; `alone`: no other index stands beside it.
+    """Return elements that a list or array names on an axis of `dim` elements; `alone`: no other index stands beside
+    it.
 
     Raises
     ------
@@ -104,7 +105,7 @@ def index_array(arg: Any, dim: int, axis: int, *, alone: bool) -> Int64:
 
 
 def increases(index: Int64) -> bool:
-    """Whether each element is beyond the one before."""
+    """Return whether each element is beyond the one before."""
     return index.size < 2 or bool(np.all(index[1:] > index[:-1]))
 
 
@@ -116,7 +117,7 @@ def crossed(
     lists: Mapping[int, Int64],
     inner: int | None = None,
 ) -> Runs:
-    """Merged runs of the outer product of the axes' elements, in C order of the product.
+    """Return merged runs of the outer product of the axes' elements, in C order of the product.
 
     Parameters
     ----------
@@ -166,7 +167,7 @@ def crossed(
 
 
 def regular(index: Int64) -> tuple[int, int] | None:
-    """(start, stride) of an increasing array with a constant step, or None."""
+    """Return (start, stride) of an increasing array with a constant step, or None."""
     if index.size < 2:
         return (int(index[0]) if index.size else 0), 1
     first, step = int(index[0]), int(index[1] - index[0])
@@ -176,7 +177,7 @@ def regular(index: Int64) -> tuple[int, int] | None:
 
 
 def true_runs(flags: npt.NDArray[np.bool_]) -> Runs:
-    """Runs of True.
+    """Return runs of True.
 
     Examples
     --------
@@ -198,7 +199,7 @@ def true_runs(flags: npt.NDArray[np.bool_]) -> Runs:
 
 
 def limits(dim: int) -> str:
-    """The indices of an axis.
+    """Return the indices of an axis.
 
     Examples
     --------
@@ -209,7 +210,7 @@ def limits(dim: int) -> str:
 
 
 def shown(arg: slice) -> str:
-    """A slice as it was written.
+    """Return a slice as it was written.
 
     Examples
     --------
@@ -225,7 +226,7 @@ _make = tuple.__new__
 
 
 def whole(shape: Shape) -> Selection:
-    """Everything.
+    """Return everything.
 
     Examples
     --------
@@ -237,7 +238,7 @@ def whole(shape: Shape) -> Selection:
 
 
 def select(shape: Shape, args: Any) -> Selection:
-    """What ``ds[args]`` selects in a dataset of this shape, by h5py's rules.
+    """Return what ``ds[args]`` selects in a dataset of this shape, by h5py's rules.
 
     Parameters
     ----------
@@ -288,7 +289,7 @@ def select(shape: Shape, args: Any) -> Selection:
 
 
 def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
-    """Any index, as a non-empty tuple."""
+    """Return any index, as a non-empty tuple."""
     for arg in args:
         if arg is None:
             raise SelectionTypeError("Indexing with None (or np.newaxis) is not supported")
@@ -351,7 +352,7 @@ def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
 
 
 def _slice(arg: slice, dim: int) -> tuple[int, int, int]:
-    """(start, count, stride) of a slice on an axis of `dim` elements; the stride is negative if the step is."""
+    """Return (start, count, stride) of a slice on an axis of `dim` elements; the stride is negative if the step is."""
     try:
         start, stop, step = arg.indices(dim)
     except ValueError as error:
@@ -365,7 +366,7 @@ def _slice(arg: slice, dim: int) -> tuple[int, int, int]:
 
 
 def _within(number: int, dim: int, axis: int) -> int:
-    """The element that an integer names on an axis of `dim` elements."""
+    """Return the element that an integer names on an axis of `dim` elements."""
     at = number + dim if number < 0 else number
     if 0 <= at < dim:
         return at
@@ -373,7 +374,7 @@ def _within(number: int, dim: int, axis: int) -> int:
 
 
 def _integer(arg: Any) -> int | None:
-    """The integer that `arg` stands for, or None if it is no integer."""
+    """Return the integer that `arg` stands for, or None if it is no integer."""
     try:
         return operator.index(arg)
     except TypeError:
@@ -385,14 +386,14 @@ def _too_many(given: int, rank: int) -> SelectionValueError:
 
 
 def _scalar(args: tuple[Any, ...]) -> Selection:
-    """The only element of a dataset without axes."""
+    """Return the only element of a dataset without axes."""
     if len(args) == 1 and args[0] is Ellipsis:
         return whole(())
     raise SelectionValueError("Illegal slicing argument for scalar dataspace; use () or ...")
 
 
 def _ready(shape: Shape, array: npt.NDArray[Any] | Selection) -> Selection | None:
-    """A selection as it is, or by a boolean array of the whole shape; None for an array along the first axis."""
+    """Return a selection as it is, or by a boolean array of the whole shape; None for an array along the first axis."""
     if isinstance(array, Selection):
         if array.shape != shape:
             raise SelectionTypeError(f"Mismatched selection shape {array.shape}, the dataset's is {shape}")
@@ -411,14 +412,14 @@ def _ready(shape: Shape, array: npt.NDArray[Any] | Selection) -> Selection | Non
 
 
 def listed(shape: Shape, runs: Runs, total: int) -> Selection:
-    """A list of merged runs, `total` elements, one-dimensional."""
+    """Return a list of merged runs, `total` elements, one-dimensional."""
     return _make(Selection, (shape, (), (total,), (), 0, (total,), -1, None, runs))
 
 
 def hyperslab(
     shape: Shape, start: Sequence[int], count: Sequence[int], stride: Sequence[int] | None = None
 ) -> Selection:
-    """A block given by start, count and stride, as in NetCDF's ``vara`` and ``vars``.
+    """Return a block given by start, count and stride, as in NetCDF's ``vara`` and ``vars``.
 
     Parameters
     ----------
@@ -443,7 +444,7 @@ def hyperslab(
 
 
 def many(shape: Shape, starts: npt.ArrayLike, counts: npt.ArrayLike | None = None) -> Selection:
-    """Many blocks of one dataset, all elements of one after those of another, as in PnetCDF's ``varn``.
+    """Return many blocks of one dataset, all elements of one after those of another, as in PnetCDF's ``varn``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Lists of blocks of one dataset (PnetCDF's ``varn``), flattened to runs without a loop over blocks.
+"""Lists of blocks of one dataset (PnetCDF's ``varn``) are flattened to runs without a loop over blocks.
 
 Knows: shapes, blocks. Does not know: indices as users write them, records, bytes.
 """
@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 def flatten(shape: tuple[int, ...], starts: npt.ArrayLike, counts: npt.ArrayLike | None) -> tuple[Runs, int]:
-    """Runs of the blocks, one block after another, each in C order; adjacent runs are joined.
+    """Return runs of the blocks, one block after another, each in C order; adjacent runs are joined.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def flatten(shape: tuple[int, ...], starts: npt.ArrayLike, counts: npt.ArrayLike
 
 
 def as_subarrays(shape: tuple[int, ...], runs: Runs) -> tuple[Int64, Int64]:
-    """Runs as blocks of a dataset, each within one row of the last axis.
+    """Return runs as blocks of a dataset, each within one row of the last axis.
 
     Returns
     -------
@@ -118,7 +118,8 @@ def join_runs(runs: Runs, inner: int | None = None) -> Runs:
 
 
 def coalesced(runs: Runs) -> Runs:
-    """The elements of runs that may overlap and come in any order, each once, in as few ascending runs as possible.
+    """Return the elements of runs that may overlap and come in any order, each once, in as few ascending runs as
+    possible.
 
     Examples
     --------
@@ -142,12 +143,13 @@ def coalesced(runs: Runs) -> Runs:
 
 
 def united(one: Runs, other: Runs) -> Runs:
-    """The elements of both, as `coalesced` has them."""
+    """Return the elements of both, as `coalesced` has them."""
     return coalesced(Runs(*map(np.concatenate, zip(one, other, strict=True))))
 
 
 def within(runs: Runs, known: Runs) -> tuple[Runs, Int64]:
-    """The parts of runs that are in ascending, disjoint ones, and where each begins among the elements of `runs`.
+    """Return the parts of runs that are in ascending, disjoint ones, and where each begins among the elements of
+    `runs`.
 
     Examples
     --------

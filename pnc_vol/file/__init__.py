@@ -1,4 +1,4 @@
-"""One open file: its three parts, and the operations on them.
+"""An open file has three parts, and the operations on them are here.
 
 ======================  ============================================================================
 `definitions`           what is defined: the tree, the headers made of it, and the size limits of the formats

@@ -76,7 +76,8 @@ def go_on(session: Session) -> str:
 
 
 def _begins_alike(session: Session, fd: int) -> bool:
-    """Whether the header is the one that was read, but for the number of records, which writers may have raised."""
+    """Return whether the header is the one that was read, but for the number of records, which writers may have
+    raised."""
     known = session.disk.header_bytes
     now = bytearray(len(known))
     if read_at(session.options.system, fd, memoryview(now), 0) != len(known):

@@ -1,4 +1,4 @@
-"""How a session ends: with a flush, or abandoned.
+"""A session ends with a flush, or is abandoned.
 
 Knows: the session's parts. Does not know: users' objects.
 
@@ -114,7 +114,8 @@ def _last_flush(session: Session) -> None:
 
 
 def _kept(session: Session, *, orderly: bool) -> str:
-    """Where there is what was flushed to a file that has not got its name; "" if nowhere (collective if `orderly`)."""
+    """Return where there is what was flushed to a file that has not got its name; "" if nowhere (collective if
+    `orderly`)."""
     if session.file_set is None:
         location = session.disk.location
         return "" if location is None else location.kept_as
@@ -141,7 +142,8 @@ def _say_where(error: OSError, kept: str, session: Session, *, again: bool) -> N
 
 
 def _read_last(session: Session) -> OSError | None:
-    """Before the close of a file of one rank: a read that fails must not keep what was posted from the file."""
+    """Complete reads before the close of a file of one rank: a read that fails must not keep what was posted from
+    it."""
     if session.comm.size == 1 and session.posted.reads:
         try:
             fetch.complete_posted(session)

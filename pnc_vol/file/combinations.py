@@ -1,4 +1,4 @@
-"""Which options of an opening do not go together, and what is said then.
+"""`check` refuses options of an opening that do not go together.
 
 Knows: options, what layouts declare. Does not know: files, drivers. `docs/reference/combinations.md` shows the table.
 

@@ -1,4 +1,4 @@
-"""Files whose close is deferred: `close` returned after a flush; all ranks close the file later, together.
+"""A file whose close is deferred is closed later by all ranks together; its `close` returned after a flush.
 
 A hint file names such files (``Guardnames``, see `hint_files`). With a node-local cache the flush returns when the data
 are in the cache, so that the program computes while they are carried to the file.
@@ -71,12 +71,12 @@ class Times(NamedTuple):
 
 
 def same_ranks(one: Comm, other: Comm) -> bool:
-    """Whether two communicators have the same ranks, if this is so on each of them."""
+    """Return whether two communicators have the same ranks, if this is so on each of them."""
     return one.size == other.size and one.rank == other.rank
 
 
 def wanted(session: Session) -> bool:
-    """Whether the close of an open file is to be deferred."""
+    """Return whether the close of an open file is to be deferred."""
     named = session.options.deferred_close and session.writable and session.disk.location is not None
     return named and not (session.closed or session.forked)
 
@@ -100,7 +100,7 @@ def hold(session: Session, close: Callable[[], None]) -> None:
 
 
 def holds(session: Session) -> bool:
-    """Whether the close of a file is deferred."""
+    """Return whether the close of a file is deferred."""
     return session in _held
 
 
@@ -167,7 +167,7 @@ def close_before_open(comm: Comm, sessions: Iterable[Session] | None = None) -> 
 
 
 def _agree(comm: Comm, operation: str, error: DeferredCloseError | None, times: Sequence[float] = ()) -> list[float]:
-    """The longest times of all ranks; what one of them could not close is raised on all, with the paths."""
+    """Return the longest times of all ranks; what one of them could not close is raised on all, with the paths."""
     own = [list(times), None if error is None else [str(error), error.errno, error.paths]]
     longest, trouble = comm.merge(operation, own, _longest)
     if trouble is not None and error is None:

@@ -1,4 +1,4 @@
-"""The definitions of an open file: its objects and attributes, and the header that they make.
+"""`Definitions` holds the objects and attributes of an open file, and the header that they make.
 
 Knows: the tree, headers, the layout in force. Does not know: requests, ranks, how a header gets into the file.
 
@@ -130,7 +130,7 @@ class Definitions:
     # ------------------------------------------------------------------------------------------ the header
 
     def flatten(self, layout: Layout, *, common: bool) -> Flat:
-        """The definitions as a header without begins.
+        """Return the definitions as a header without begins.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class Definitions:
         self.ordered_by_place = True
 
     def make_header(self, *, common: bool = False) -> Flat:
-        """The header without begins, made of the whole tree and not kept; see `flatten`.
+        """Return the header without begins, made of the whole tree and not kept; see `flatten`.
 
         Raises
         ------
@@ -193,7 +193,7 @@ class Definitions:
         return flat
 
     def _changed(self, layout: Layout) -> Flat | None:
-        """The header from that of the flush before, with begins if they are the same; None if more has changed.
+        """Return the header from that of the flush before, with begins if they are the same; None if more has changed.
 
         Where no variable changed but in its attributes and its records, and the header is still as long as its region
         or shorter, all variables lie where they lay.
@@ -216,7 +216,7 @@ class Definitions:
         return new
 
     def lay_out(self, flat: Flat, disk: StoredFile, *, closing: bool = False) -> Header:
-        """The header with begins: what the file's header will be.
+        """Return the header with begins: what the file's header will be.
 
         Raises
         ------
@@ -240,7 +240,7 @@ class Definitions:
         return header
 
     def next_layout(self, flat: Flat, disk: StoredFile, *, closing: bool = False) -> Layout:
-        """The layout that the header of a flush has; the one in force if that is the same.
+        """Return the layout that the header of a flush has; the one in force if that is the same.
 
         Raises
         ------
@@ -256,7 +256,7 @@ class Definitions:
         return layout
 
     def with_records(self, header: Header, numrecs: int) -> Header:
-        """`header` with a record count; if that is smaller than wanted, no dataset says that it is longer."""
+        """Return `header` with a record count; if that is smaller than wanted, no dataset says that it is longer."""
         tree = self.tree
         if numrecs < header.numrecs:
             longer = {node: node.shape for node in tree.datasets.values() if node.is_record and node.shape}
@@ -309,7 +309,8 @@ class Definitions:
 
 
 def _fits(old: Flat, new: Flat, layout: Layout) -> bool:
-    """Whether a header, of whose variables none moved, still fits its region, and new variables have their places."""
+    """Return whether a header, of whose variables none moved, still fits its region, and new variables have their
+    places."""
     region, size, n = layout.region.first, header_size(new.header), len(old.uids)
     # Without variables the file ends with its header, which may not become shorter like this.
     fits = size >= header_size(old.header) if region is None else size <= region
@@ -321,7 +322,7 @@ def _no_begins(_new: Header) -> None:
 
 
 def _nbytes(node: DatasetNode) -> int:
-    """Bytes of a dataset, of one record if it has records."""
+    """Return the number of bytes of a dataset, of one record if it has records."""
     shape = (node.shape or ())[1 if node.is_record else 0 :]
     own = 0 if node.parts else prod(shape) * node.element.itemsize
     return own + sum(_nbytes(part) for part in node.parts.values())

@@ -1,4 +1,4 @@
-"""Making room when the queue is full, by writing what has a place in the file before a flush.
+"""A drain makes room when the queue is full: it writes what has a place in the file before a flush.
 
 Knows: the session's parts. Does not know: users' objects, other ranks: a drain never waits for one.
 """

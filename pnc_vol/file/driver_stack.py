@@ -1,4 +1,4 @@
-"""How the stack of drivers of a file is opened: of the file itself, of a copy for a new layout, of a temporary file.
+"""This module opens the stack of drivers of a file, of a copy for a new layout, or of a temporary file.
 
 Knows: driver stacks, options, ranks, locations. Does not know: headers, requests.
 """
@@ -45,12 +45,12 @@ _ANOTHER_FILE = "another file"
 
 
 def stack_of(options: Options, comm: Comm) -> str:
-    """The stack that the options ask for, or the default one."""
+    """Return the stack that the options ask for, or the default one."""
     return options.driver or default_stack(comm.mpi is not None)
 
 
 def stack_of_others(options: Options, *, writable: bool) -> str:
-    """The stack by which one rank opens subfiles of a set that it does not write.
+    """Return the stack by which one rank opens subfiles of a set that it does not write.
 
     That is the one that was asked for if the set is only read. In one that is written it is what is at the bottom.
     """
@@ -60,7 +60,7 @@ def stack_of_others(options: Options, *, writable: bool) -> str:
 
 
 def cached(options: Options, *, shared: bool, writable: bool) -> Options:
-    """The options with those wrappers above the stack that hints alone ask for, such as a node-local cache.
+    """Return the options with those wrappers above the stack that hints alone ask for, such as a node-local cache.
 
     A file that is no file of the operating system has none.
 
@@ -81,7 +81,7 @@ def cached(options: Options, *, shared: bool, writable: bool) -> Options:
 
 
 def asked_and_open(asked: Options, opened: Options, comm: Comm) -> tuple[str, str]:
-    """The stack that a second opening asks for, "" if any will do, and that of the first one.
+    """Return the stack that a second opening asks for, "" if any will do, and that of the first one.
 
     Both without the wrappers that hints put in front: a second opening shares them, whatever its own hints say.
     """
@@ -149,7 +149,8 @@ def open_together(
 
 
 def open_by_own_path(path: str | None, mode: str, options: Options, comm: Comm) -> Driver:
-    """The driver of a file whose path means something to the driver alone (`Capabilities.own_paths`); by one rank.
+    """Return the driver of a file whose path means something to the driver alone (`Capabilities.own_paths`); by one
+    rank.
 
     Raises
     ------
@@ -173,13 +174,13 @@ def open_by_own_path(path: str | None, mode: str, options: Options, comm: Comm) 
 
 
 def open_driver(path: str, *, options: Options, comm: Comm, fd: int = -1, inode: int = 0) -> Driver | None:
-    """The driver of a file that is there, for reading (collective); `fd`, `inode` as of `open_together`."""
+    """Return the driver of a file that is there, for reading (collective); `fd`, `inode` as of `open_together`."""
     context = context_of(options, comm, writable=False, fd=fd)
     return open_together(stack_of(options, comm), path, context, comm, None, inode=inode)
 
 
 def open_copy(old: Location, options: Options, comm: Comm) -> tuple[Location, Driver]:
-    """A new file beside another one, and a driver on it (collective)."""
+    """Return a new file beside another one, and a driver on it (collective)."""
     made: list[Location] = []
 
     def do() -> str:
@@ -197,12 +198,13 @@ def open_copy(old: Location, options: Options, comm: Comm) -> tuple[Location, Dr
 
 
 def memory_copy(disk: StoredFile, system: System) -> Driver:
-    """A driver that holds nothing, for the new layout of a file that has no name: in memory too, or in a file."""
+    """Return a driver that holds nothing, for the new layout of a file that has no name: in memory too, or in a
+    file."""
     return disk.driver.empty_copy() or open_spill(disk, system)
 
 
 def open_spill(disk: StoredFile, system: System) -> Driver:
-    """A private file without a name, beside the file or where temporary files go."""
+    """Return a private file without a name, beside the file or where temporary files go."""
     folder = os.path.dirname(disk.location.path) if disk.location else scratch_folder()
     if not is_folder(system, folder or "."):
         # It was removed or renamed, and what is open goes on.

@@ -1,4 +1,4 @@
-"""Epochs: what the ranks know of the data that their drivers hold back, and when headers follow to the file.
+"""Ranks agree on what their drivers hold back, by epochs, and when headers follow to the file.
 
 Knows: the verbs of `drivers.holding`, ranks and their nodes, the bytes of headers. Does not know: requests, variables.
 
@@ -103,7 +103,8 @@ class Epochs:
     # ------------------------------------------------------------------------------- at an agreement
 
     def reports(self) -> bool:
-        """Whether this rank has something to tell at the beginning of a flush: it may hold bytes or a header back."""
+        """Return whether this rank has something to tell at the beginning of a flush: it may hold bytes or a header
+        back."""
         return self._driver.synced_epoch() < EVERY_EPOCH or bool(self._headers)
 
     def meet(self, reported: bool, spans: Callable[[], Spans]) -> None:
@@ -145,7 +146,7 @@ class Epochs:
             self._driver.note_elsewhere("")
 
     def _bits(self, late: bool) -> list[int]:
-        """Whether this rank is late, for each bit of its node's number and each value of it.
+        """Return whether this rank is late, for each bit of its node's number and each value of it.
 
         The largest of these of all ranks tell whether a rank of another node is late: its number differs in some bit.
         """
@@ -157,17 +158,18 @@ class Epochs:
         return [late and (own >> bit & 1) == value for bit in bits for value in (0, 1)]
 
     def _elsewhere(self, late: Sequence[int]) -> bool:
-        """Whether a rank of another node is late, from what `_bits` announced of all."""
+        """Return whether a rank of another node is late, from what `_bits` announced of all."""
         own = self._comm.nodes().of(self._comm.rank)
         return any(late[2 * bit + 1 - (own >> bit & 1)] for bit in range(len(late) // 2))
 
     def must_wait(self, *, together: bool) -> bool:
-        """Whether this flush would write what another rank may hold of an earlier epoch; the same on all ranks."""
+        """Return whether this flush would write what another rank may hold of an earlier epoch; the same on all
+        ranks."""
         others, every, _ = self._overlapped
         return self._comm.size > 1 and self.holding and self.ranges.keeps(every if together else others)
 
     def may_write_alone(self, spans: Callable[[], Spans]) -> bool:
-        """Whether this rank may write between two flushes, as no other one holds earlier data back there.
+        """Return whether this rank may write between two flushes, as no other one holds earlier data back there.
 
         It is taken to do so then.
 
@@ -262,7 +264,7 @@ class Epochs:
                     self._driver.note_elsewhere(text, where)
 
     def leave(self) -> tuple[int, int]:
-        """This rank takes part in nothing any more: whether all its data are in the file, and the last ended epoch."""
+        """Take part in nothing any more; return whether all data are in the file, and the last ended epoch."""
         if self.left_at_close():
             return 0, self._ended
         try:
@@ -288,11 +290,12 @@ class Epochs:
         return (self.holding or bool(self._headers)) and not self.left_at_close()
 
     def left_at_close(self) -> bool:
-        """Whether what is held stays in its caches when the file is closed (``e10_cache_flush_flag=flush_none``)."""
+        """Return whether what is held stays in its caches when the file is closed
+        (``e10_cache_flush_flag=flush_none``)."""
         return self._driver.hints().get("e10_cache_flush_flag") == "flush_none"
 
     def take_unwritten(self) -> list[Unwritten]:
-        """What this rank could not write since it was asked last."""
+        """Return what this rank could not write since it was asked last."""
         found, self.unwritten = self.unwritten, []
         return found
 

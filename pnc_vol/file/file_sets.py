@@ -41,13 +41,13 @@ class FileSets(Protocol):
     """
 
     def first_file(self, base: str) -> str:
-        """The name of the file of a set that has its first header."""
+        """Return the name of the file of a set that has its first header."""
 
     def files(self, system: System, base: str) -> list[str]:
-        """The files of a set that are there, from the first one to the last before one that is not."""
+        """Return the files of a set that are there, from the first one to the last before one that is not."""
 
     def matched(self, system: System, path: str) -> str:
-        """The name of the set whose files a pattern matches; any other path as it is.
+        """Return the name of the set whose files a pattern matches; any other path as it is.
 
         Raises
         ------
@@ -56,7 +56,7 @@ class FileSets(Protocol):
         """
 
     def seen(self, name: str, asked: str, path: str, options: Options) -> SetSeen | None:
-        """The set of which `path`, which is there, is a file; None if it is an ordinary file.
+        """Return the set of which `path`, which is there, is a file; None if it is an ordinary file.
 
         Raises
         ------
@@ -91,7 +91,7 @@ set_names = _sets.own
 
 
 def matched_set(system: System, path: str) -> str:
-    """The name of the set whose files a pattern matches, such as ``out.nc.*``; any other path as it is."""
+    """Return the name of the set whose files a pattern matches, such as ``out.nc.*``; any other path as it is."""
     # a file may have such a name
     if not exists(system, path):
         for name in set_names():
@@ -100,12 +100,12 @@ def matched_set(system: System, path: str) -> str:
 
 
 def file_with_header(system: System, path: str) -> str:
-    """The file in which the header of `path` is: that itself, or the first file of a set of that name."""
+    """Return the file in which the header of `path` is: that itself, or the first file of a set of that name."""
     return files_of(system, path)[0]
 
 
 def files_of(system: System, path: str) -> list[str]:
-    """The files in which the data under a name are: that itself, or those of a set that are there."""
+    """Return the files in which the data under a name are: that itself, or those of a set that are there."""
     if not exists(system, path):
         for name in set_names():
             if found := file_sets(name).files(system, path):
@@ -114,5 +114,5 @@ def files_of(system: System, path: str) -> list[str]:
 
 
 def is_set(system: System, path: str) -> bool:
-    """Whether a path is the name of a set of files: nothing stands there, but its first file does."""
+    """Return whether a path is the name of a set of files: nothing stands there, but its first file does."""
     return files_of(system, path) != [path]

@@ -1,4 +1,4 @@
-"""Fill values: written wherever nobody wrote yet and zeros are not what should be read.
+"""Fill values are written wherever nobody wrote yet and zeros are not what should be read.
 
 Knows: layouts, fill values, the ranks that share the writing, which elements are posted. Does not know: headers.
 
@@ -145,14 +145,14 @@ def _one(first: int, last: int) -> Runs:
 
 
 def _taken(batches: Sequence[Batch], uid: int, first: int, last: int) -> Runs:
-    """The elements from `first` to `last` that have rows, as runs in order that do not touch."""
+    """Return the elements from `first` to `last` that have rows, as runs in order that do not touch."""
     rows = [batch.rows(uid) for batch in batches]
     start = np.concatenate([np.empty(0, np.int64), *(some[:, 1] for some in rows)])
     return _cut(Runs(start, np.concatenate([start[:0], *(some[:, 2] for some in rows)])), first, last)
 
 
 def _cut(runs: Runs, first: int, last: int) -> Runs:
-    """What runs have of the elements from `first` to `last`, as runs in order that do not touch."""
+    """Return what runs have of the elements from `first` to `last`, as runs in order that do not touch."""
     start = np.maximum(runs.start, first)
     from pnc_vol.extents import subarrays
 
@@ -160,7 +160,7 @@ def _cut(runs: Runs, first: int, last: int) -> Runs:
 
 
 def _between(taken: Runs, first: int, last: int) -> Runs:
-    """The elements from `first` to `last` that are not in `taken`."""
+    """Return the elements from `first` to `last` that are not in `taken`."""
     start = np.concatenate(([first], taken.start + taken.length))
     length = np.append(taken.start, last) - start
     return Runs(start[length > 0], length[length > 0])

@@ -107,13 +107,14 @@ def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_resu
 
 
 def _header_paths(path: str, asked: str) -> list[str]:
-    """Names under which the header of `path` may be, in the order in which they are to be tried."""
+    """Return the names under which the header of `path` may be, in the order in which they are to be tried."""
     sets = () if asked else (file_sets(name).first_file(path) for name in set_names())
     return list(dict.fromkeys((*header_paths(path, asked), *sets)))
 
 
 def _finds_unnamed(opening: Opening, path: str) -> bool:
-    """Whether this process has a file of the name open that has not got its names yet, as a new set of subfiles."""
+    """Return whether this process has a file of the name open that has not got its names yet, as a new set of
+    subfiles."""
     own = opening.real
     for name in _header_paths(path, ""):
         opening.real = opening.options.system.realpath(name)
@@ -128,7 +129,7 @@ def _several_files(options: Options) -> bool:
 
 
 def _set_of(options: Options, asked: str, path: str, mode: str, there: os.stat_result | None) -> SetSeen | None:
-    """The set of files that is meant, or None.
+    """Return the set of files that is meant, or None.
 
     asked, path : str, the name that the user gave, and that of the file which is there.
     """
@@ -147,7 +148,7 @@ def _set_of(options: Options, asked: str, path: str, mode: str, there: os.stat_r
 
 
 def _way(opening: Opening, path: str, there: os.stat_result | None) -> str:
-    """Whether to open the file, to create it where none is, or to put a new one in its place."""
+    """Return whether to open the file, to create it where none is, or to put a new one in its place."""
     mode, options = opening.mode, opening.options
     if opening.driver is not None:
         nbytes = opening.driver.size()

@@ -1,4 +1,4 @@
-"""The data of a flush: what drivers hold back comes first where it must, then what is posted is written.
+"""A flush first writes older data that drivers hold back where they overlap new data, then what is posted.
 
 Knows: the session's parts, batches. Does not know: headers in the file, definitions.
 

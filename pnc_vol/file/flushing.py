@@ -1,4 +1,4 @@
-"""A flush: agreement, relocation, fill, data, header, record count, in this order.
+"""A flush has these steps, in this order: agreement, relocation, fill, data, header, record count.
 
 Knows: the session's parts. Does not know: users' objects.
 
@@ -203,7 +203,7 @@ def _flush_set(
     carried: bool,
     closing: bool,
 ) -> None:
-    """What `flush` does after the agreement where data and headers are in a set of files (collective)."""
+    """Do what follows the agreement of a flush where data and headers are in a set of files (collective)."""
     comm, disk = session.comm, session.disk
     file_set = session.file_set
     assert file_set is not None
@@ -250,7 +250,7 @@ def _flush_set(
 
 
 def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Batch], Flat, Agreement]:
-    """What is to be written, the definitions, and what all ranks are about to do (collective).
+    """Return what is to be written, the definitions, and what all ranks are about to do (collective).
 
     writes : bool, somebody else writes data in this flush, too.
     """
@@ -298,7 +298,7 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
 
 
 def _nothing_to_do(session: Session, flat: Flat, agreed: Agreement) -> bool:
-    """Whether the file is as all ranks want it already; the same on all ranks."""
+    """Return whether the file is as all ranks want it already; the same on all ranks."""
     if agreed.changed or agreed.widened or agreed.drained or agreed.lost or agreed.batches or session.epochs.failed:
         return False
     disk = session.disk

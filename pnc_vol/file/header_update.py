@@ -1,4 +1,4 @@
-"""The end of a flush: the header, the record count, the file's name, its length.
+"""A flush ends by writing the header, the record count, the file's name and its length.
 
 Knows: headers, how they are put in place, what is on disk. Does not know: requests, data.
 
@@ -164,7 +164,7 @@ def _put(
 
 
 def order_writes(comm: Comm, driver: Driver, first: Callable[[], None] | None = None) -> None:
-    """What the ranks wrote so far reaches the file before what they write from now on (collective).
+    """Let bytes that ranks wrote so far reach the file before those that they write from now on (collective).
 
     first : callable, is called before, with the same care for its errors.
     """
@@ -187,7 +187,7 @@ def end_flush(comm: Comm, driver: Driver) -> str:
 
 
 def _on_driver(comm: Comm, operation: str, driver: Driver, call: Callable[[], None]) -> str:
-    """A verb that does nothing but for drivers that hold bytes back: only there it can fail, on all ranks then.
+    """Return a verb that does nothing but for drivers that hold bytes back: only there it can fail, on all ranks then.
 
     Returns
     -------
@@ -207,7 +207,7 @@ def _on_driver(comm: Comm, operation: str, driver: Driver, call: Callable[[], No
 
 
 def _replaces_lasting(comm: Comm, disk: StoredFile) -> bool:
-    """Whether the file that gets its name replaces one that may have been on stable storage (collective)."""
+    """Return whether the file that gets its name replaces one that may have been on stable storage (collective)."""
     assert disk.location is not None
     if disk.lasting or not disk.location.unseen or disk.keep_unpublished:
         return disk.lasting
@@ -217,7 +217,8 @@ def _replaces_lasting(comm: Comm, disk: StoredFile) -> bool:
 
 
 def _can_sync(comm: Comm, disk: StoredFile) -> bool:
-    """Whether no fsync of the file failed on any rank (collective): after that nothing is promised, and none is tried.
+    """Return whether no fsync of the file failed on any rank (collective): after that nothing is promised, and none is
+    tried.
 
     Of a header that followed late, rank 0 alone knows of the error.
     """
@@ -239,7 +240,7 @@ def cut_tail(comm: Comm, disk: StoredFile) -> None:
 
 
 def cut_what_failed(comm: Comm, disk: StoredFile) -> None:
-    """Before the file is closed after a flush that failed: cut what was written behind its data (collective).
+    """Cut what was written behind a file's data before it is closed after a flush that failed (collective).
 
     Until then it stays, since a later flush may count it.
     """
@@ -254,7 +255,7 @@ def cut_what_failed(comm: Comm, disk: StoredFile) -> None:
 
 
 def _length(disk: StoredFile) -> int:
-    """Bytes that the header in the file says it has."""
+    """Return the number of bytes that the header in the file says it has."""
     return max(disk.layout.data_end(disk.header), len(disk.header_bytes))
 
 
@@ -277,7 +278,7 @@ def _publish(comm: Comm, location: Location, *, durable: bool) -> None:
 
 
 def _keep(comm: Comm, location: Location, *, durable: bool) -> None:
-    """After a flush of a file that gets its name at the close: it is found under its temporary one (collective)."""
+    """Keep a file that gets its name at the close under its temporary one after a flush (collective)."""
     if location.takes_over or durable:
         if location.unsynced is not None:
             raise comm.on_all(location.refusal())

@@ -1,4 +1,4 @@
-"""Which bytes of the file ranks may still hold from earlier epochs, so that no later write comes to the file first.
+"""`HeldRanges` knows which bytes of the file ranks may still hold from earlier epochs, and orders writes after them.
 
 Knows: runs that are posted, places, ranges of bytes. Does not know: what is held in fact, which is no more than this.
 
@@ -43,7 +43,7 @@ _NONE_OWNED: Owned = np.empty((0, 3), np.int64)
 
 
 def spans_of(batches: Sequence[Batch], maps: Mapping[int, ElementMap], *, new: bool = False) -> Spans:
-    """Where all that is posted lies: each run of a variable, or one range around all if it has many.
+    """Return where all that is posted lies: each run of a variable, or one range around all if it has many.
 
     new : bool, variables without a place are written as well: they may lie anywhere.
     """
@@ -67,18 +67,18 @@ def spans_of(batches: Sequence[Batch], maps: Mapping[int, ElementMap], *, new: b
 
 
 def span_of(at: ElementMap, nelems: int) -> Spans:
-    """A range in which all of the first `nelems` elements of a variable lie."""
+    """Return a range in which all of the first `nelems` elements of a variable lie."""
     return _between(at, 0, nelems - 1) if isinstance(at, Place) and nelems else _ALL
 
 
 def _between(at: Place, first: int, last: int) -> Spans:
-    """From the beginning of an element to the end of a later one."""
+    """Return the range from the beginning of an element to the end of a later one."""
     low, high = at.extents(Runs(np.array([first, last]), np.ones(2, np.int64))).offset.tolist()
     return np.array([[low, high + at.itemsize]], np.int64)
 
 
 def _joined(spans: Spans) -> Spans:
-    """At most `_MOST` ranges, sorted and disjoint, that cover all of these."""
+    """Return at most `_MOST` ranges, sorted and disjoint, that cover all of these."""
     if len(spans) < 2:
         return spans
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
@@ -90,7 +90,8 @@ def _joined(spans: Spans) -> Spans:
 
 
 def _firsts(gaps: npt.NDArray[np.int64], cut: npt.NDArray[np.bool_], most: int) -> npt.NDArray[np.int64]:
-    """Where the ranges begin that remain of others, cut at these gaps, or at the widest if these are too many."""
+    """Return where the ranges begin that remain of others, cut at these gaps, or at the widest if these are too
+    many."""
     if int(cut.sum()) >= most:
         cut = np.zeros(len(gaps), bool)
         cut[np.argpartition(gaps, -(most - 1))[-(most - 1) :]] = True
@@ -98,7 +99,7 @@ def _firsts(gaps: npt.NDArray[np.int64], cut: npt.NDArray[np.bool_], most: int) 
 
 
 def owned_by(rank: int, spans: Spans) -> bytes | None:
-    """Ranges of one rank, sorted and disjoint, for `Comm.merge` with `joined_owned`; None for none."""
+    """Return ranges of one rank, sorted and disjoint, for `Comm.merge` with `joined_owned`; None for none."""
     return np.column_stack((spans, np.full(len(spans), rank))).astype("<i8", copy=False).tobytes() or None
 
 
@@ -107,7 +108,7 @@ def _owned(packed: bytes) -> Owned:
 
 
 def joined_owned(one: bytes, other: bytes) -> bytes:
-    """Ranges of some ranks and of others: what both have is of many."""
+    """Return ranges of some ranks and of others: what both have is of many."""
     parts = _owned(one), _owned(other)
     points = distinct(np.concatenate([part[:, :2].ravel() for part in parts]))
     low, high = points[:-1], points[1:]
@@ -129,7 +130,7 @@ def joined_owned(one: bytes, other: bytes) -> bytes:
 
 
 def _meet(one: Spans, other: Spans) -> bool:
-    """Whether two lists of ranges have a byte in common; `other` is sorted and disjoint."""
+    """Return whether two lists of ranges have a byte in common; `other` is sorted and disjoint."""
     if not len(one) or not len(other):
         return False
     at = np.searchsorted(other[:, 1], one[:, 0], side="right")
@@ -153,7 +154,7 @@ class HeldRanges:
         self._alone: list[Spans] = []
 
     def meets_others(self, spans: Spans) -> bool:
-        """Whether another rank may hold earlier data of these ranges."""
+        """Return whether another rank may hold earlier data of these ranges."""
         return any(mixed or self._meets(spans, owned) for owned, mixed in self._epochs.values())
 
     def _meets(self, spans: Spans, owned: Owned) -> bool:
@@ -164,11 +165,12 @@ class HeldRanges:
         self._alone.append(spans)
 
     def announced(self, spans: Spans) -> Spans:
-        """The ranges that this rank announces: what it is about to write, and what it wrote since the last flush."""
+        """Return the ranges that this rank announces: what it is about to write, and what it wrote since the last
+        flush."""
         return _joined(np.concatenate((spans, *self._alone))) if self._alone else spans
 
     def newest_overlapped(self, announced: Spans) -> tuple[int, int]:
-        """The newest epoch of which another rank may hold some of these ranges, and any rank; 0 for none.
+        """Return the newest epoch of which another rank may hold some of these ranges, and any rank; 0 for none.
 
         The second one counts where ranks write for others: a rank may meet its own data in another one's cache.
         """
@@ -181,7 +183,7 @@ class HeldRanges:
         return others, every
 
     def of_others(self, epoch: int, nodes: Nodes, *, node: bool) -> Spans:
-        """Where ranks that this one cannot see wrote in an epoch, or may have.
+        """Return where ranks that this one cannot see wrote in an epoch, or may have.
 
         node : bool, this rank sees what the others of its node wrote.
         """
@@ -195,7 +197,7 @@ class HeldRanges:
         return owned[rank != self._rank, :2]
 
     def keeps(self, epoch: int) -> bool:
-        """Whether the epoch may not be in the file yet."""
+        """Return whether the epoch may not be in the file yet."""
         return epoch in self._epochs
 
     def wrote(self, epoch: int, owned: bytes | None, *, together: bool) -> None:

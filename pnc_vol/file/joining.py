@@ -417,7 +417,7 @@ def _warn(opening: Opening, findings: Sequence[Finding], size: int) -> None:
 
 
 def _with_layout(options: Options, layout: str) -> Options:
-    """The options with the layout that the file has."""
+    """Return the options with the layout that the file has."""
     if _last[0] is not options or _last[1].layout != layout:
         # The options of most files are one object.
         _last[:] = options, options._replace(layout=layout)
@@ -429,7 +429,7 @@ _last = [Options()] * 2
 
 
 def session_of(opening: Opening, *, defs: Definitions | None = None, file_set: FileSet | None = None) -> OpenFile:
-    """The session of a file that was just opened (collective).
+    """Return the session of a file that was just opened (collective).
 
     defs : Definitions, optional, those of a subfile; the tree of `opening` is theirs.
     file_set : FileSet, optional, the files of which the session is, instead of one file.
@@ -473,7 +473,7 @@ def session_of(opening: Opening, *, defs: Definitions | None = None, file_set: F
 
 
 def _has_gaps(header: Header, nbytes: int) -> bool:
-    """Whether a variable would find room before the records."""
+    """Return whether a variable would find room before the records."""
     records = begin_rec(header)
     if records is None:
         return False
@@ -482,7 +482,7 @@ def _has_gaps(header: Header, nbytes: int) -> bool:
 
 
 def _over(opening: Opening, layout: Layout, options: Options) -> Driver:
-    """The driver of the layout's addresses; if it cannot be had, nothing of the file stays open."""
+    """Return the driver of the layout's addresses; if it cannot be had, nothing of the file stays open."""
     assert opening.driver is not None
     context = context_of(options, opening.comm, writable=opening.writable)
     spec = stack_of(options, opening.comm)
@@ -499,7 +499,7 @@ def _over(opening: Opening, layout: Layout, options: Options) -> Driver:
 
 
 def open_queue(disk: StoredFile, options: Options, comm: Comm, *, writable: bool) -> Queue:
-    """The queue, with the store in front that the options ask for (collective)."""
+    """Return the queue, with the store in front that the options ask for (collective)."""
     queue = Queue(options.buffer_size, lambda: open_spill(disk, options.system))
     name = "log" if options.burst_buf else options.store
     location = disk.location

@@ -1,4 +1,4 @@
-"""What an earlier job left of a file, which plug-ins take care of before the file is opened.
+"""Plug-ins take care of what an earlier job left of a file before the file is opened.
 
 Knows: that there are such plug-ins. Does not know: logs, caches.
 
@@ -97,7 +97,7 @@ class Recovery(Protocol):
         """
 
     def left(self, real: str, options: Options) -> list[Left]:
-        """What jobs hold, or left when they ended, that may not be in the file."""
+        """Return what jobs hold, or left when they ended, that may not be in the file."""
 
 
 _registry = Registry[Recovery]("pnc_vol.recoveries", "recovery")
@@ -120,5 +120,5 @@ def look_after(path: str, real: str, options: Options, *, writable: bool, replac
 
 
 def left(real: str, options: Options) -> list[Left]:
-    """What jobs hold, or left when they ended, that may not be in a file."""
+    """Return what jobs hold, or left when they ended, that may not be in a file."""
     return [folder for name in _registry.own() for folder in _registry.find(name).left(real, options)]

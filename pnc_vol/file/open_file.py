@@ -1,4 +1,4 @@
-"""An open file with its verbs: what `api` talks to.
+"""`OpenFile` is the session with its verbs: `api` talks to it.
 
 Knows: all operations. Does not know: how they are done; the objects that users hold.
 
@@ -72,7 +72,7 @@ class OpenFile(Session):
         fields: tuple[str, ...] = (),
         out: Any = None,
     ) -> Any:
-        """The values of a selection, own posts included. See `fetch.read`."""
+        """Return the values of a selection, own posts included. See `fetch.read`."""
         if node.element.kind == "composite":
             if collective and self.epochs.holding:
                 self.epochs.drain("read")
@@ -252,11 +252,11 @@ class OpenFile(Session):
         return after_fork.go_on(self)
 
     def log_hints(self) -> dict[str, str]:
-        """PnetCDF's hints of the burst buffer, as they are in force."""
+        """Return PnetCDF's hints of the burst buffer, as they are in force."""
         return self.posted.queue.hints()
 
     def statistics(self) -> dict[str, Any]:
-        """Counts of what this file did since it was opened, by name."""
+        """Return the counts of what this file did since it was opened, by name."""
         last = self.posted.last_flush
         parts = {
             "bytes_spilled": self.posted.queue.spilled_bytes,

@@ -1,4 +1,4 @@
-"""The record of one opening: what is known of a file between ``File(...)`` and its session.
+"""`Opening` records what is known of a file between ``File(...)`` and its session.
 
 Knows: which fields an opening has, and which of them rank 0 sends. Does not know: how a step fills them.
 

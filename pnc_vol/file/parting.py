@@ -34,7 +34,7 @@ os.register_at_fork(after_in_child=_left.clear)
 
 
 def leaves(session: Session) -> bool:
-    """This rank leaves a file that others may still use; whether the file stays open until all have left."""
+    """Leave a file that others may still use; return whether the file stays open until all have left."""
     if session.comm.mpi is None:
         return False
     pending = session.epochs.pending
@@ -54,7 +54,7 @@ def close_left_file(session: Session) -> None:
 
 
 def _part(comm: Comm, session: Session | None, state: tuple[int, int], patience: float) -> bool:
-    """Part from the ranks that left a file, too; whether all have. What was flushed follows to the file then.
+    """Part from the ranks that left a file, too; return whether all have. What was flushed follows to the file then.
 
     state : (int, int), see `Epochs.leave`.
     """
@@ -89,7 +89,7 @@ def part_from_others(*, last: bool = False) -> None:
 
 
 def _parted(waiting: list[_Left], patience: float) -> Iterator[_Left]:
-    """Those whose ranks have parted, which the caller removes, until no other does within so many seconds.
+    """Yield those whose ranks have parted, which the caller removes, until no other does within so many seconds.
 
     They take turns: ranks that waited for one after the other, each for its own time, could miss each other at every
     one of them.

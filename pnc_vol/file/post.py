@@ -1,4 +1,4 @@
-"""Posting writes: from values and an index to rows in the queue. Two ways: `write_short`, else `write`.
+"""A write is posted from values and an index to rows in the queue, in one of two ways: `write_short`, else `write`.
 
 Knows: indices, selections, elements, the queue. Does not know: headers, other ranks.
 
@@ -120,7 +120,7 @@ def write_short(session: Session, node: DatasetNode, args: Any, values: Any) -> 
 
 
 def iput_short(session: Session, node: DatasetNode, args: Any, values: Any) -> Request | None:
-    """As `write_short`, with a handle; None if it is to be posted by `OpenFile.iput`.
+    """Do as `write_short` does, with a handle; None if it is to be posted by `OpenFile.iput`.
 
     Small values are copied: it costs less than a batch of their own.
     """
@@ -189,7 +189,7 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
 
 
 def _lendable(queue: Queue, node: DatasetNode, selection: Selection, values: Array) -> bool:
-    """Whether the queue may keep an array: its elements have the bytes that the file has, in either order."""
+    """Return whether the queue may keep an array: its elements have the bytes that the file has, in either order."""
     wanted = node.element.file_dtype
     return (
         values.nbytes >= LEAST_LENT
@@ -204,14 +204,14 @@ def _lendable(queue: Queue, node: DatasetNode, selection: Selection, values: Arr
 
 
 def _many_runs(queue: Queue, selection: Selection, nelems: int) -> bool:
-    """Whether a hyperslab has so many runs that the store makes its lists part by part."""
+    """Return whether a hyperslab has so many runs that the store makes its lists part by part."""
     if not queue.takes_many_runs or selection.listed is not None or nelems <= MOST_RUNS:
         return False
     return -(-nelems // parts.run_elements(selection)) > MOST_RUNS
 
 
 def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int) -> bool:
-    """Whether a selection's runs are so many that they are better made part by part."""
+    """Return whether a selection's runs are so many that they are better made part by part."""
     if queue.logged or nelems * (node.element.itemsize + ROW_COST) <= queue.budget // 2:
         return False
     # What is too much goes to the file at once, past the ranks that write for others, as a post waits for no rank; many
@@ -223,7 +223,8 @@ def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int
 
 
 def prepared(session: Session, node: DatasetNode, selection: Selection, values: Any) -> Array:
-    """The values as an array of the selection's shape, ready for `to_file`; a string variable grows if need be."""
+    """Return the values as an array of the selection's shape, ready for `to_file`; a string variable grows if need
+    be."""
     element = node.element
     # What most posts are need not be looked at: an array of the variable's own type.
     own = type(values) is np.ndarray and element.kind == "number" and values.dtype == element.dtype
@@ -276,7 +277,8 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
 
 
 def _disjoint(selection: Selection) -> bool:
-    """Whether no element is selected twice, so that blocks may be written in any order; only a list of runs may."""
+    """Return whether no element is selected twice, so that blocks may be written in any order; only a list of runs
+    may."""
     listed = selection.listed
     return listed is None or bool((listed.start[1:] >= listed.start[:-1] + listed.length[:-1]).all())
 
@@ -290,12 +292,13 @@ def _check_all(session: Session, node: DatasetNode, selection: Selection, values
 
 
 def _place_in_file(session: Session, node: DatasetNode) -> ElementMap | None:
-    """Where a variable lies in the file, if it may be written to before a flush."""
+    """Return where a variable lies in the file, if it may be written to before a flush."""
     return session.disk.layout.writable(node.tree, [node.uid], alone=session.comm.size == 1).get(node.uid)
 
 
 def _may_write_now(session: Session, node: DatasetNode, at: ElementMap) -> bool:
-    """Whether elements may go past the queue: nothing earlier waits for the variable, here or on another rank."""
+    """Return whether elements may go past the queue: nothing earlier waits for the variable, here or on another
+    rank."""
     nelems = math.prod(node.shape or ())
     return not session.posted.queue.has(node.uid) and session.epochs.may_write_alone(
         lambda: held_ranges.span_of(at, nelems)
@@ -303,7 +306,7 @@ def _may_write_now(session: Session, node: DatasetNode, at: ElementMap) -> bool:
 
 
 def _in_file_form(session: Session, node: DatasetNode, values: Array) -> Callable[[Bytes], None]:
-    """A function that puts values into memory as the file has them."""
+    """Return a function that puts values into memory as the file has them."""
 
     def fill(room: Bytes) -> None:
         convert.to_file(values, node.element.file_dtype, room, on_overflow=session.options.on_overflow, what=node.name)

@@ -1,4 +1,4 @@
-"""Posted reads that are not complete: large ones and selections one by one, small runs of numbers in columns.
+"""`PostedReads` keeps reads that are not complete: large ones one by one, small runs of numbers in columns.
 
 Knows: datasets, runs, arrays. Does not know: places in the file, how anything is read (`reads.completing`).
 
@@ -189,7 +189,7 @@ class ShortReads:
         self._alike.append((len(self.targets), node, nelems, shape))
 
     def handle(self, number: int) -> Request:
-        """The handle of the read that was posted last."""
+        """Return the handle of the read that was posted last."""
         # as a call of the class, in half of its time
         made = _new(_ShortRead)
         made._session, made.id, made.nbytes = self.session, number, self.nbytes
@@ -213,7 +213,7 @@ class ShortReads:
         return made
 
     def _of(self, row: int) -> tuple[DatasetNode, int, tuple[int, ...]]:
-        """Variable, elements and shape of the result of a read."""
+        """Return the variable, elements and shape of the result of a read."""
         alike = self._alike
         return (alike[0] if len(alike) == 1 else alike[bisect_right(alike, row, key=itemgetter(0)) - 1])[1:]
 
@@ -262,7 +262,7 @@ class ShortReads:
         self.values, self.place, self.done = values, place, True
 
     def array_of(self, row: int) -> Array:
-        """The array of a read that is not treated by itself."""
+        """Return the array of a read that is not treated by itself."""
         shape = self.targets[row]
         if type(shape) is not tuple:
             return shape  # type: ignore[no-any-return]
@@ -334,7 +334,8 @@ class PostedReads:
         return len(self._own) + sum(len(reads.targets) for reads in self.short)
 
     def columns(self, session: Any, node: DatasetNode, nelems: int, shape: tuple[int, ...]) -> ShortReads | None:
-        """The columns for a read of some elements of a variable of numbers; None if it is to be kept by itself."""
+        """Return the columns for a read of some elements of a variable of numbers; None if it is to be kept by
+        itself."""
         nbytes, reads = nelems * node.element.file_dtype.itemsize, self.open
         if nbytes > _SHORT or (reads is None and self._few and len(self._own) < FEW):
             return None
@@ -366,13 +367,13 @@ class PostedReads:
         self.open, self._few = None, len(reads.targets) < FEW
 
     def single(self) -> dict[int, PostedRead]:
-        """All of them one by one, by number."""
+        """Return all of them one by one, by number."""
         for reads in list(self.short):
             self.settle(reads, reads.single(range(len(reads.targets))))
         return self._own
 
     def are_among(self, numbers: set[int]) -> bool:
-        """Whether all that are in columns are among these."""
+        """Return whether all that are in columns are among these."""
         return all(numbers.issuperset(reads.numbers) for reads in self.short)
 
     def forget(self, numbers: Iterable[int]) -> None:
@@ -385,7 +386,7 @@ class PostedReads:
         self.single().clear()
 
     def weight(self, transport: int) -> Weight:
-        """What they are together.
+        """Return what they are together.
 
         transport : see `Weight`
         """

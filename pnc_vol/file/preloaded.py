@@ -1,4 +1,4 @@
-"""Modules that a file of several ranks is opened with, so that none is loaded later where ranks wait for one another.
+"""A file of several ranks is opened with these modules loaded, as none may be loaded while ranks wait for each other.
 
 Knows: the names of modules that ordinary work with an open file loads late. Does not know: what they do.
 

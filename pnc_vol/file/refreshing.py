@@ -1,4 +1,4 @@
-"""Refreshing: what a reader does to see what another process has flushed.
+"""A refresh lets a reader see what another process has flushed.
 
 Knows: headers, the place of a file, drivers. Does not know: users' objects, requests.
 
@@ -54,7 +54,7 @@ def refresh(session: Session) -> bool:
 
 
 def _taken_over(session: Session) -> bool:
-    """Whether there was anything new in the file, or in the one that has its name now."""
+    """Return whether there was anything new in the file, or in the one that has its name now."""
     for _ in range(ATTEMPTS):
         found: list[Existing] = []
         change, size, inode, content = on_root(session.comm, "refresh", partial(_look, session, found))
@@ -107,7 +107,8 @@ def _other(session: Session, found: list[Existing], inode: int) -> bool:
 
 
 def _look(session: Session, found: list[Existing]) -> tuple[str, int, int, bytes]:
-    """What changed, with the size, the inode, and the header; on rank 0. A file that is another one is in `found`."""
+    """Return what changed, with the size, the inode, and the header; on rank 0. A file that is another one is in
+    `found`."""
     location, system, known = session.disk.location, session.options.system, session.disk.header_bytes
     if location is None:
         there = header_of(session.disk.driver, session.disk.path)
@@ -126,7 +127,7 @@ def _look(session: Session, found: list[Existing]) -> tuple[str, int, int, bytes
 
 
 def _unchanged(session: Session, location: Location) -> bool:
-    """Whether the file is the one that is open, and begins as it did: then nothing has to be decoded."""
+    """Return whether the file is the one that is open, and begins as it did: then nothing has to be decoded."""
     system, known = session.options.system, session.disk.header_bytes
     fd = system.open(location.path, os.O_RDONLY)
     try:

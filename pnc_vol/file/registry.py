@@ -1,4 +1,4 @@
-"""The files that this process has open: opening one of them again joins its session.
+"""The registry lists the files that this process has open: opening one of them again joins its session.
 
 Knows: open sessions, the file of each (its device and inode, or the object that it is), Python's collector of cycles.
 Does not know: users' objects, but that they go.
@@ -116,7 +116,7 @@ def enter(entry: Entry) -> None:
 
 
 def found(token: bytes) -> Entry:
-    """The entry of a session that was joined."""
+    """Return the entry of a session that was joined."""
     return _open[token]
 
 
@@ -134,7 +134,7 @@ def _leave(token: bytes) -> None:
 
 
 def _at(*keys: Any) -> list[Entry]:
-    """The open sessions that are entered under one of these keys."""
+    """Return the open sessions that are entered under one of these keys."""
     with lock:
         tokens = {token: None for key in keys if key is not None for token in _places.get(key, ())}
         # of a close that was interrupted a token may be left
@@ -253,7 +253,8 @@ def new_token() -> bytes:
 
 
 def finds(opening: Opening, there: os.stat_result | None) -> bool:
-    """Whether the file of an opening is open and is to be joined; on rank 0. It gets the token of the session then.
+    """Return whether the file of an opening is open and is to be joined; on rank 0. It gets the token of the session
+    then.
 
     Parameters
     ----------
@@ -291,7 +292,7 @@ def finds(opening: Opening, there: os.stat_result | None) -> bool:
 
 
 def _waits_for(opening: Opening, session: Session) -> bool:
-    """Whether all ranks of an opening can close a file whose close was deferred; False to open it beside."""
+    """Return whether all ranks of an opening can close a file whose close was deferred; False to open it beside."""
     if session.comm.size == 1:
         if opening.comm.size == 1:
             raise Closing(session)
@@ -306,7 +307,7 @@ def _waits_for(opening: Opening, session: Session) -> bool:
 
 
 def _is_of(opening: Opening, key: tuple[int, int] | None, entry: Entry) -> bool:
-    """Whether a session is of the file of an opening.
+    """Return whether a session is of the file of an opening.
 
     key : device and inode of the file that has the path now.
     """
@@ -332,7 +333,7 @@ def _is_of(opening: Opening, key: tuple[int, int] | None, entry: Entry) -> bool:
 
 
 def _shares(opening: Opening, session: Session) -> bool:
-    """Whether an opening joins a session; False if the file is to be opened beside it.
+    """Return whether an opening joins a session; False if the file is to be opened beside it.
 
     Raises
     ------
@@ -371,7 +372,7 @@ def _refused(opening: Opening, why: str) -> OSError:
 
 
 def clash(opening: Opening) -> OSError | None:
-    """The error of an opening by several ranks because of a file that this rank has open by itself, or None."""
+    """Return the error of an opening by several ranks because of a file that this rank has open by itself, or None."""
     if opening.comm.rank == 0 or opening.mode == "r" or not _open:
         return None
     for entry in _at(os.path.abspath(opening.path)):
@@ -387,8 +388,8 @@ def clash(opening: Opening) -> OSError | None:
 
 
 def joined(opening: Opening) -> Session:
-    """The session that was found (collective); if its close was deferred, the opening is not to join it, but to begin
-    anew when all ranks have closed it.
+    """Return the session that was found (collective); if its close was deferred, the opening is not to join it, but to
+    begin anew when all ranks have closed it.
 
     Raises
     ------
@@ -414,7 +415,7 @@ def joined(opening: Opening) -> Session:
 
 
 def _unheeded(opening: Opening, session: Session) -> dict[str, Any]:
-    """The options of an opening that are other than those in force."""
+    """Return the options of an opening that are other than those in force."""
     asked = opening.options
     other = {
         name: value
@@ -428,7 +429,7 @@ def _unheeded(opening: Opening, session: Session) -> dict[str, Any]:
 
 
 def wait_for(session: Session) -> None:
-    """Until another thread has closed a session that nobody holds any more."""
+    """Wait until another thread has closed a session that nobody holds any more."""
     while not session.closed:
         with session.lock:
             pass

@@ -1,4 +1,4 @@
-"""Relocation: moving a file's data to a new layout, in a copy that takes the file's place when it is complete.
+"""A relocation moves a file's data to a new layout, in a copy that takes the file's place when it is complete.
 
 Knows: layouts, drivers, ranks, which share the copying. Does not know: requests.
 
@@ -47,7 +47,7 @@ class Copy(NamedTuple):
 def copied(
     comm: Comm, tree: Tree, disk: StoredFile, options: Options, target: Layout, lost: LostRecords
 ) -> Copy | None:
-    """A new file with the data where the new layout has it; None if nothing has to move (collective).
+    """Return a new file with the data where the new layout has it; None if nothing has to move (collective).
 
     lost : what datasets lost since the last flush; see `Layout.lost_records`.
     """
@@ -113,13 +113,14 @@ def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, target: Layout, fill
 
 
 def replaces_live(disk: StoredFile, uids: tuple[int, ...]) -> bool:
-    """Whether a variable of the header in the file is none of `uids`: deleted, or replaced by one of another layout."""
+    """Return whether a variable of the header in the file is none of `uids`: deleted, or replaced by one of another
+    layout."""
     # Most often there are others behind them, if any: to compare the same objects takes few nanoseconds for each.
     return uids[: len(disk.uids)] != disk.uids and not set(disk.uids) <= set(uids)
 
 
 def _harms(tree: Tree, disk: StoredFile, target: Layout, lost: LostRecords) -> bool:
-    """Whether live data would be overwritten if `target` were written into the file as it is."""
+    """Return whether live data would be overwritten if `target` were written into the file as it is."""
     if not disk.at_stake:
         return False
     for uid, (first, live) in lost.items():
@@ -133,7 +134,7 @@ def _harms(tree: Tree, disk: StoredFile, target: Layout, lost: LostRecords) -> b
 
 
 def _there(comm: Comm, source: Driver, pieces: Extents) -> Extents:
-    """The parts of the pieces that are in the file, which may be far shorter than its header says (collective).
+    """Return the parts of the pieces that are in the file, which may be far shorter than its header says (collective).
 
     The same on all ranks, which share the copying by what they find here.
     """

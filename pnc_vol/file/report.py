@@ -1,4 +1,4 @@
-"""What a flush did, or would do: requests, extents before and after merging, rounds, bytes, seconds of each phase.
+"""A `FlushReport` says what a flush did, or would do: requests, extents, rounds, bytes, seconds of each phase.
 
 Knows: sessions, plans, the clock. Does not know: who reads it.
 """
@@ -72,7 +72,8 @@ class FlushPlan(FlushReport):
 
 
 def planned(defs: Definitions, disk: StoredFile, posted: Posted, transport: Transport) -> FlushPlan:
-    """What a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited for."""
+    """Return what a flush would write for this rank, by its own posts alone; nothing is written, nobody is waited
+    for."""
     flat = defs.make_header()
     target = defs.next_layout(flat, disk)
     batches = posted.queue.batches()

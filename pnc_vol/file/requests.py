@@ -1,4 +1,4 @@
-"""The requests that are posted to an open file and not complete.
+"""`Posted` holds the requests that are posted to an open file and not complete.
 
 Knows: the queue, posted reads, handles. Does not know: definitions, what is on disk.
 
@@ -159,27 +159,27 @@ class Posted:
         self.at_once = value
 
     def waiting(self, session: Any) -> dict[int, Request]:
-        """Handles of the requests that are not complete, by number."""
+        """Return handles of the requests that are not complete, by number."""
         writes = {number: Request(session, number, nbytes) for number, nbytes in self.writes.items()}
         return dict(sorted((writes | (self.reads.single() if self.reads else {})).items()))
 
     def status_of(self, number: int) -> str:
-        """What became of a write that has a handle."""
+        """Return what became of a write that has a handle."""
         if number in self.writes:
             return "failed" if number in self.failed else "pending"
         return "cancelled" if number in self.cancelled else "done"
 
     def error_of(self, number: int) -> BaseException | None:
-        """Why a write failed, if it did and was not done since."""
+        """Return why a write failed, if it did and was not done since."""
         return self.failed.get(number)
 
     def take_number(self, count: int = 1) -> int:
-        """The number of a new request, or the first of several."""
+        """Return the number of a new request, or the first of several."""
         self.next_number += count
         return self.next_number - count
 
     def without_deleted(self, batches: list[Batch], datasets: Mapping[int, DatasetNode]) -> list[Batch]:
-        """The batches without the rows of variables that are none of `datasets` any more; these are dropped."""
+        """Return the batches without the rows of variables that are none of `datasets` any more; these are dropped."""
         deleted = {uid for batch in batches for uid in batch.uids() if uid not in datasets}
         if not deleted:
             return batches
@@ -202,7 +202,7 @@ class Posted:
                     self._forget(number)
 
     def note_kept(self) -> None:
-        """What is posted stays here until the close, copied: its handles are complete, and it cannot be cancelled."""
+        """Note that posted data stay here, copied, until the close: handles are complete, nothing can be cancelled."""
         self._complete_all()
         self.rows_before = {}
 
@@ -254,5 +254,5 @@ class Posted:
             reads.pop(number).become("cancelled")
 
     def keep_rows(self, rows: dict[int, tuple[DatasetNode, Any]]) -> None:
-        """What `cancel` gives back to arrays of varying length from now on."""
+        """Keep what `cancel` gives back to arrays of varying length from now on."""
         self.rows_before = rows

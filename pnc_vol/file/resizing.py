@@ -1,4 +1,4 @@
-"""Datasets that get another shape.
+"""Datasets get another shape.
 
 Knows: record variables, how a variable is replaced by another one, ranks. Does not know: users' objects.
 
@@ -104,7 +104,7 @@ def resize(session: Session, node: DatasetNode, shape: Shape) -> None:
 
 
 def _parts(node: DatasetNode, shape: Shape) -> Iterator[tuple[DatasetNode, Shape]]:
-    """A dataset and the datasets that it is made of, with the shapes that they get."""
+    """Yield a dataset and the datasets that it is made of, with the shapes that they get."""
     yield node, shape
     if node.element.kind == "composite":
         ragged, rank = is_ragged(node.element.dtype), len(node.shape or ())
@@ -114,12 +114,12 @@ def _parts(node: DatasetNode, shape: Shape) -> Iterator[tuple[DatasetNode, Shape
 
 
 def _by_records(node: DatasetNode, shape: Shape) -> bool:
-    """Whether only the number of records changes."""
+    """Return whether only the number of records changes."""
     return node.is_record and shape[1:] == (node.shape or ())[1:]
 
 
 def _anew(node: DatasetNode, shape: Shape) -> bool:
-    """Whether a dataset is a variable that must become a new one."""
+    """Return whether a dataset is a variable that must become a new one."""
     return node.element.kind != "composite" and not _by_records(node, shape)
 
 

@@ -1,4 +1,4 @@
-"""What operations on an open file work with: its three parts, its lock, its ranks.
+"""A session has what operations on an open file work with: its three parts, its lock, its ranks.
 
 Knows: the parts. Does not know: how anything is done with them (`open_file`); the objects that users hold.
 
@@ -110,7 +110,7 @@ class FileSet(Protocol):
         """
 
     def layout(self, options: Options) -> Layout:
-        """A layout of the session."""
+        """Return a layout of the session."""
 
     @property
     def kept_as(self) -> str:
@@ -214,7 +214,8 @@ class Session(ABC):
         )  # fmt: skip
 
     def reading(self, read: Callable[P, R], /, *args: P.args, **keywords: P.kwargs) -> R:
-        """What `read`, which changes nothing, returns; with the lock held only where the file may change under it."""
+        """Return what `read`, which changes nothing, returns; with the lock held only where the file may change under
+        it."""
         # Readers that are counted would cost two turns of a lock for each read: a small one takes what it took.
         disk = self.disk
         before = disk.version
@@ -254,7 +255,7 @@ class Session(ABC):
             raise ForkedFileError(f"{self.disk.path}: {why}; open it again in the child process")
 
     def closed_error(self) -> ClosedFileError:
-        """What using the file raises when it is closed."""
+        """Return what using the file raises when it is closed."""
         return ClosedFileError(f"{self.disk.path}: the file is closed; open it again to use its objects")
 
     def mark_closed(self) -> None:
@@ -320,7 +321,7 @@ class Session(ABC):
         fields: tuple[str, ...] = (),
         out: Any = None,
     ) -> Any:
-        """The values of a selection, own posts included."""
+        """Return the values of a selection, own posts included."""
 
     @abstractmethod
     def wait(self, requests: Sequence[Request] | None = None) -> None:

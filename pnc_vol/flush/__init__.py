@@ -1,4 +1,4 @@
-"""From posted requests to writes: the plan, its execution, and how ranks write together.
+"""Posted requests become writes: the plan, its execution, and how ranks write together.
 
 Knows: batches, layouts, drivers, a communicator. Does not know: names, headers in the file, users' objects.
 

@@ -1,4 +1,4 @@
-"""What ranks exchange at a flush, and which way they write or read together.
+"""Ranks exchange at a flush what they have posted, and agree on the way in which they write or read together.
 
 Knows: definitions, counts, a communicator. Does not know: files, drivers, data.
 
@@ -87,7 +87,7 @@ NO_READS = Weight(0, 0, 0, 0)
 
 
 def transport_code(options: Options, *, reads: bool = False) -> int:
-    """What the options ask for, as a number: the largest that any rank has counts for all."""
+    """Return what the options ask for, as a number: the largest that any rank has counts for all."""
     wanted = options.transport
     if wanted == "auto":
         hint = "romio_cb_read" if reads else "romio_cb_write"
@@ -133,7 +133,7 @@ than 16384 bytes'
 
 
 def asked_of_all(code: int, *, collective: bool, reads: bool = False) -> Choice | None:
-    """The way that options and hints ask for; None: the numbers decide.
+    """Return the way that options and hints ask for; None: the numbers decide.
 
     code : int, the largest `transport_code` of any rank.
     collective : bool, the driver has collective calls.
@@ -148,7 +148,7 @@ def asked_of_all(code: int, *, collective: bool, reads: bool = False) -> Choice 
 
 
 def weighed(runs: int, nbytes: int, *, single: bool, call_cost: int = CALL_COST) -> Choice:
-    """The way that costs less.
+    """Return the way that costs less.
 
     runs, nbytes : int, the most that any rank has.
     single : bool, all ranks are on one node.
@@ -196,7 +196,7 @@ class Agreement(NamedTuple):
 
 
 def digest(header: Header) -> bytes:
-    """16 bytes that tell one set of definitions from another; begins play no part in it.
+    """Return 16 bytes that tell one set of definitions from another; begins play no part in it.
 
     Raises
     ------
@@ -276,7 +276,7 @@ def _widest(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
 
 
 def agree_lost_records(comm: Comm, uids: Sequence[int], lost: LostRecords) -> LostRecords:
-    """What all ranks know of datasets that lost records: the least that each was left (collective).
+    """Return what all ranks know of datasets that lost records: the least that each was left (collective).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How the definitions of ranks differ, as text with the user's names.
+"""`raise_difference` says how the definitions of ranks differ, with the user's names.
 
 Knows: definitions, a communicator. Does not know: files, when definitions are compared.
 
@@ -53,7 +53,7 @@ def raise_difference(comm: Comm, digest: bytes, describe: Callable[[], list[Entr
 
 
 def _difference(groups: list[tuple[Ranks, list[Entry]]]) -> tuple[str, Ranks]:
-    """What differs, the first objects of one kind, and the ranks that are fewer.
+    """Return what differs, the first objects of one kind, and the ranks that are fewer.
 
     groups : ranks that define the same, and what that is.
     """
@@ -87,12 +87,12 @@ def _difference(groups: list[tuple[Ranks, list[Entry]]]) -> tuple[str, Ranks]:
 
 
 def _fewest(sets: Iterable[Ranks]) -> Ranks:
-    """The smallest of sets of ranks."""
+    """Return the smallest of sets of ranks."""
     return min(sets, key=lambda ranks: ranks.number)
 
 
 def described(tree: Tree, flat: Flat) -> list[Entry]:
-    """All definitions, datasets first: by the paths that they have in HDF5."""
+    """Return all definitions, datasets first: by the paths that they have in HDF5."""
     header = flat.header
     found: list[Entry] = []
     attributes: list[Entry] = []
@@ -123,7 +123,7 @@ def _value(attr: Attr) -> str:
 
 
 def hash_of(text: str) -> str:
-    """A few digits that tell one long text from another."""
+    """Return a few digits that tell one long text from another."""
     from zlib import crc32
 
     return f"{crc32(text.encode(errors='replace')):08x}"

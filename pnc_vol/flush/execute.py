@@ -1,4 +1,4 @@
-"""Executing a plan, and finding which request failed when a write fails.
+"""A plan is executed; if a write fails, the request that failed is found.
 
 Knows: batches, plans, a driver. Does not know: headers, names, ranks.
 
@@ -120,7 +120,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def at_once(cls, where: Int64, tables: Tables) -> Plan | None:
-        """As `of`, for all rows of some variables; None if an element is not as wide as the file has it.
+        """Do as `of` does, for all rows of some variables; None if an element is not as wide as the file has it.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class Plan(NamedTuple):
 
 
 def unmerged(maps: Sequence[ElementMap], tables: Sequence[Rows], *, affine: bool = True) -> tuple[Extents, Int64]:
-    """The extents of all rows, as they were posted, and the request of each."""
+    """Return the extents of all rows, as they were posted, and the request of each."""
     if len(tables) == 1:
         rows, counts = tables[0], None
     else:
@@ -179,7 +179,7 @@ def unmerged(maps: Sequence[ElementMap], tables: Sequence[Rows], *, affine: bool
 
 
 def _extents_of_list(at: ElementMap, item: Listed, known: Relative, *, affine: bool) -> Extents:
-    """The extents of a request, sorted and disjoint; planned once for all requests of the same runs."""
+    """Return the extents of a request, sorted and disjoint; planned once for all requests of the same runs."""
     if not affine:
         # fewer extents, where the map can tell
         extents = getattr(at, "joined", at.extents)(item.runs)
@@ -200,7 +200,7 @@ def _extents_of_list(at: ElementMap, item: Listed, known: Relative, *, affine: b
 
 
 def _in_order(chunks: list[Extents]) -> list[Extents]:
-    """Lists of extents by offset, if none reaches into another; else as they are."""
+    """Return lists of extents by offset, if none reaches into another; else as they are."""
     full = [chunk for chunk in chunks if len(chunk.offset)]
     if len(full) < 2:
         return full or chunks
@@ -242,7 +242,7 @@ class Executed:
         self.requests = self.extents = self.nbytes = self.rounds = 0
 
     def add(self, other: Executed) -> None:
-        """What became of more batches."""
+        """Add what became of more batches."""
         self.failed |= other.failed
         self.left += other.left
         self.requests += other.requests
@@ -260,7 +260,7 @@ class _FailedOnAll(Exception):
 
 @contextmanager
 def equal_rounds(comm: Comm, write: Write, rounds: int) -> Iterator[Write]:
-    """`rounds` collective writes: a rank that makes fewer, as it has less or fails, makes empty ones at the end.
+    """Make `rounds` collective writes in the block: a rank that makes fewer, as it has less or fails, makes empty ones.
 
     An error that all ranks raise out of a write ends it on all of them; no request is blamed for it.
 
@@ -311,13 +311,13 @@ def rounds_of(batches: list[Batch]) -> int:
 
 
 def _in_one(batch: Batch) -> Tables | None:
-    """What a batch in memory holds, if it is planned and written at once; see `_groups`."""
+    """Return what a batch in memory holds, if it is planned and written at once; see `_groups`."""
     found = batch.whole
     return found if found is not None and 0 < len(found.rows) <= MOST_RUNS else None
 
 
 def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
-    """What is planned and written at once: variables, and the numbers of their items."""
+    """Return what is planned and written at once: variables, and the numbers of their items."""
     items = [(uid, i, size) for uid in uids for i, size in enumerate(batch.sizes(uid))]
     sizes = np.fromiter((size for _, _, size in items), np.int64, len(items))
     end = np.cumsum(sizes)
@@ -341,7 +341,8 @@ class Planner:
         self._known: Relative = {}
 
     def plans(self, batch: Batch) -> Iterator[Plan]:
-        """What becomes of a batch, as far as its variables have a place; made one at a time, as they take memory."""
+        """Yield what becomes of a batch, as far as its variables have a place; made one at a time, as they take
+        memory."""
         # For a flush, which executes each at once, and for `File.plan`, which keeps them: what is told is what is done.
         tables = _in_one(batch)
         if tables is not None and self.affine:
@@ -362,7 +363,7 @@ class Planner:
         return plan._replace(way="streamed", items=[(uid, rows)])
 
     def _group(self, items: list[tuple[int, Item]]) -> Iterator[Plan]:
-        """First the strings that grew, each by itself, then all else in one plan."""
+        """Yield the first the strings that grew, each by itself, then all else in one plan."""
         even: list[tuple[int, Item]] = []
         if _all_even(items, self.maps):
             even, items = items, []
@@ -385,7 +386,8 @@ class Planner:
 
 
 def _all_even(items: list[tuple[int, Item]], maps: Mapping[int, ElementMap]) -> bool:
-    """Whether all are rows with elements as wide as the file has them, which most variables' are: one look at all."""
+    """Return whether all are rows with elements as wide as the file has them, which most variables' are: one look at
+    all."""
     tables = [item for _, item in items if not isinstance(item, Listed)]
     if not tables or len(tables) < len(items):
         return False
@@ -441,7 +443,7 @@ def execute(
 
 
 def _again(rows: Rows, failed: list[int], held: Rows) -> Rows:
-    """The rows of failed requests, and of later ones that overlap what will be written again.
+    """Return the rows of failed requests, and of later ones that overlap what will be written again.
 
     Parameters
     ----------

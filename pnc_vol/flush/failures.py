@@ -1,4 +1,4 @@
-"""Which requests failed, on which rank, and the error that says so.
+"""Ranks share which of their requests failed, and raise one error that names them.
 
 Knows: what an execution left, definitions, a communicator. Does not know: files, drivers, data.
 """
@@ -27,7 +27,7 @@ _MOST_FAILURES = 1000
 
 
 def failures_of(done: Executed, tree: Tree, layout: Layout, rank: int) -> tuple[list[RequestFailure], int | None]:
-    """What failed on this rank, and the first record that it should have written; None if that is no record."""
+    """Return what failed on this rank, and the first record that it should have written; None if that is no record."""
     rows_left: dict[tuple[int, int], Rows] = {}
     for batch in done.left:
         for request, uid in done.failed:
@@ -50,7 +50,7 @@ def failures_of(done: Executed, tree: Tree, layout: Layout, rank: int) -> tuple[
 def failures_of_held(
     unwritten: Sequence[Unwritten], tree: Tree, maps: Mapping[int, ElementMap], rank: int
 ) -> list[RequestFailure]:
-    """The same of bytes that a driver of this rank holds, and could not write; they are of no single request."""
+    """Return the same of bytes that a driver of this rank holds, and could not write; they are of no single request."""
     found = []
     for offset, nbytes, error in unwritten:
         path = next((node.path for uid, node in tree.datasets.items() if _has(maps.get(uid), node, offset)), "")
@@ -60,7 +60,7 @@ def failures_of_held(
 
 
 def _has(at: ElementMap | None, node: DatasetNode, offset: int) -> bool:
-    """Whether a byte of the file belongs to a variable."""
+    """Return whether a byte of the file belongs to a variable."""
     if not isinstance(at, Place) or offset < at.begin:
         return False
     if at.inner:
@@ -71,7 +71,8 @@ def _has(at: ElementMap | None, node: DatasetNode, offset: int) -> bool:
 def share_failures(
     comm: Comm, failures: Sequence[RequestFailure], lowest_record: int | None, trouble: str = ""
 ) -> tuple[list[RequestFailure], int | None, str]:
-    """Failed requests of all ranks, the first record that one of them should have written, and trouble (collective).
+    """Return failed requests of all ranks, the first record that one of them should have written, and trouble
+    (collective).
 
     One reduction if nothing failed. Of very many failures the first are kept.
 
@@ -90,14 +91,15 @@ def share_failures(
 
 
 def _joined(lower: list[Any], higher: list[Any]) -> list[Any]:
-    """What failed on some ranks, and on higher ones."""
+    """Return what failed on some ranks, and on higher ones."""
     (record, failed, troubles), (other, more, others) = lower, higher
     least = min((one for one in (record, other) if one is not None), default=None)
     return [least, (failed + more)[:_MOST_FAILURES], joined_texts(troubles, others)]
 
 
 def flush_error(failures: list[RequestFailure], path: str, *, closing: bool, held: bool = False) -> FlushError:
-    """The error of a flush; `held`: the header was not written, since what failed should replace what it knows."""
+    """Return the error of a flush; `held`: the header was not written, since what failed should replace what it
+    knows."""
     first = failures[0]
     more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
     now = (

@@ -1,4 +1,4 @@
-"""Large writes and reads in blocks that fit a cache, conversion and system call overlapped where a driver allows it.
+"""Large writes and reads go in blocks that fit a cache; conversion and system call overlap where a driver allows it.
 
 Knows: extents, drivers, two threads. Does not know: variables, headers, ranks.
 
@@ -31,7 +31,8 @@ _LEAST_CALLS = 16
 
 
 def block_of(driver: Driver) -> int:
-    """Bytes of a block that is read or written by one call of a driver; see `Capabilities.call_cost`."""
+    """Return the number of bytes of a block that is read or written by one call of a driver; see
+    `Capabilities.call_cost`."""
     return max(BLOCK, _LEAST_CALLS * driver.capabilities.call_cost)
 
 

@@ -1,4 +1,4 @@
-"""How the ranks of one file write and read together: each by itself, by MPI-IO's collective calls, or few for all.
+"""The ranks of one file write and read together: each by itself, by MPI-IO's collective calls, or few for all.
 
 Knows: ranks, options, a driver, what was agreed on. Does not know: requests, variables; how a way is chosen (`choice`).
 
@@ -79,7 +79,7 @@ class Transport:
         return self._nodes
 
     def choose(self, agreed: Agreement) -> str:
-        """The way of this flush, the same on all ranks (collective).
+        """Return the way of this flush, the same on all ranks (collective).
 
         Returns
         -------
@@ -103,7 +103,7 @@ class Transport:
         return self._way(agreed.runs, agreed.nbytes, agreed.transport)
 
     def _way(self, runs: int, nbytes: int, code: int, *, reads: bool = False) -> Choice:
-        """The way of some runs and bytes, the most that any rank has (collective)."""
+        """Return the way of some runs and bytes, the most that any rank has (collective)."""
         asked = asked_of_all(code, collective=self.collective, reads=reads)
         if asked is not None:
             return asked
@@ -112,7 +112,7 @@ class Transport:
         return weighed(runs, nbytes, single=self.nodes.single, call_cost=self.call_cost)
 
     def choose_read(self, most: Weight) -> str:
-        """The way of a read of all ranks, from the most of each number that any rank has (collective)."""
+        """Return the way of a read of all ranks, from the most of each number that any rank has (collective)."""
         if self.comm.size == 1:
             return "independent"
         self.last_read = self._way(most.runs, most.nbytes, most.transport, reads=True)
@@ -196,7 +196,7 @@ class Transport:
         return self._two_phase
 
     def foreseen(self, runs: int, nbytes: int) -> list[str]:
-        """How a flush would go by what this rank has posted alone, in words; nobody is waited for."""
+        """Return how a flush would go by what this rank has posted alone, in words; nobody is waited for."""
         if self.comm.size == 1:
             return []
         asked = asked_of_all(transport_code(self.options), collective=self.collective)
@@ -218,7 +218,7 @@ class Transport:
         return lines
 
     def statistics(self) -> Mapping[str, Any]:
-        """What was written, in how many collective writes (``rounds``), and how.
+        """Return what was written, in how many collective writes (``rounds``), and how.
 
         ``write_choice`` and ``read_choice`` say of the last write and the last collective read which way it went, why,
         and of one that few ranks did for all its `Sizes`; they are None before the first.

@@ -1,4 +1,4 @@
-"""Bytes to header and back: the NetCDF classic format in its versions CDF-1, CDF-2 and CDF-5.
+"""Bytes become a header and back: the NetCDF classic format in its versions CDF-1, CDF-2 and CDF-5.
 
 Knows: the format. Does not know: files, MPI, threads, HDF5.
 

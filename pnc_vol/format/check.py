@@ -1,4 +1,4 @@
-"""Is this a good file? All that can be said from a header and the size of the file.
+"""The validator checks a header and the size of the file.
 
 Knows: what `decode` finds, and what it lets pass. Does not know: files, data.
 
@@ -121,7 +121,7 @@ def _strict(finding: Finding, header: Header) -> Finding:
 
 
 def _vsizes(data: bytes, decoded: Decoded) -> Iterator[Finding]:
-    """The vsizes without padding, which `decode` lets pass."""
+    """Yield the vsizes without padding, which `decode` lets pass."""
     w = WIDTHS[decoded.header.version]
     for i, size in enumerate(inner_sizes(decoded.header)):
         if size & 3:
@@ -145,7 +145,7 @@ def _fill_values(decoded: Decoded) -> Iterator[Finding]:
 
 
 def _end(decoded: Decoded, file_size: int) -> Iterator[Finding]:
-    """The end of the file, where `decode` is content."""
+    """Yield findings about the end of the file, where `decode` is content."""
     header = decoded.header
     end = data_end(header) if header.vars else decoded.nbytes
     text = ""

@@ -1,4 +1,4 @@
-"""Values to the bytes of a file and back, in one pass; small values to a variable's own type.
+"""Values are converted to the bytes of a file and back, in one pass; small values to a variable's own type.
 
 Knows: numpy types, byte order, ranges. Does not know: headers, variables, requests.
 
@@ -156,7 +156,7 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def may_overflow(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    """Whether some value of `source` has no place in `target`."""
+    """Return whether some value of `source` has no place in `target`."""
     a, b = source.kind, target.kind
     if b == "S":
         return source.itemsize > target.itemsize
@@ -293,7 +293,7 @@ _BY_PYTHON = 32
 
 
 def own_type(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], size: int) -> Array | None:
-    """An array of this type and shape; None if it takes more than a few steps to make.
+    """Return an array of this type and shape; None if it takes more than a few steps to make.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ def own_type(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], size: in
 
 
 def _magnitude(values: Array) -> float:
-    """The sum of the magnitudes of all values."""
+    """Return the sum of the magnitudes of all values."""
     flat = values if values.ndim == 1 else values.reshape(-1)
     if flat.size <= _BY_PYTHON:
         return sum(map(abs, flat.tolist()))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The bytes of a header to a `Header`.
+"""`decode` turns the bytes of a header into a `Header`.
 
 Knows: the grammar, and that bytes lie. Does not know: files; it is given bytes and the file's size, and asks for more
 with `NeedBytes`. What fields mean to each other (begins, sizes, records) is judged by `rules`.

@@ -1,4 +1,4 @@
-"""A `Header` to the bytes of a file, and from the bytes of one header to those of the next.
+"""A `Header` becomes the bytes of a file; most bytes are taken from the header before.
 
 Knows: the grammar. Does not know: where variables should begin (`placing`), files, what a change means.
 
@@ -91,7 +91,7 @@ def numrecs_bytes(header: Header) -> bytes:
 
 
 def only_numrecs_differs(one: bytes, other: bytes) -> bool:
-    """Whether two encoded headers are the same but for the number of records, if for that.
+    """Return whether two encoded headers are the same but for the number of records, if for that.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def header_size(header: Header) -> int:
 
 
 def unplaced(header: Header) -> bytes:
-    """The bytes of a header whose number of records and begins are 0."""
+    """Return the bytes of a header whose number of records and begins are 0."""
     w, encoded = WIDTHS[header.version], _encoded(header)
     made = bytearray(encoded.body())
     pack_into(w.number.format, made, 4, 0)
@@ -124,7 +124,7 @@ def unplaced(header: Header) -> bytes:
 
 
 def with_zero_begins(header: Header, order: Order) -> bytes:
-    """The bytes of a CDF-5 header in some byte order, with begins that are 0; attribute values stay as they are.
+    """Return the bytes of a CDF-5 header in some byte order, with begins that are 0; attribute values stay as they are.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def encode(header: Header, *, check: bool = True) -> bytes:
 
 
 def encode_after(before: Header, encoded: bytes, new: Header) -> bytes:
-    """`encode` of the next header of a file, without checks of names; `encoded` itself if nothing changed.
+    """Return `encode` of the next header of a file, without checks of names; `encoded` itself if nothing changed.
 
     Bytes that another program wrote stay as they are, but for the number of records, as long as the definitions do.
 
@@ -198,7 +198,7 @@ T = TypeVar("T")
 
 @cache
 def encoded_empty(version: int) -> bytes:
-    """The header of a file that has nothing yet."""
+    """Return the header of a file that has nothing yet."""
     return encode(Header(version))
 
 
@@ -238,18 +238,18 @@ class Encoded:
         self.base, self.changes = base, changes
 
     def body(self) -> bytes:
-        """The pieces, joined; with some number of records."""
+        """Return the pieces, joined; with some number of records."""
         if len(self.pieces) > 1:
             self.pieces = [b"".join(self.pieces)]
         return self.pieces[0]  # type: ignore[return-value]
 
     def begins_of(self, variables: tuple[Var, ...]) -> int:
-        """Of how many of these variables, from the first one on, the pieces have the begins."""
+        """Return of how many of these variables, from the first one on, the pieces have the begins."""
         n = self.carried
         return n if variables is self.placed or variables[:n] == self.placed[:n] else 0
 
     def bytes_of(self, header: Header) -> bytes:
-        """All bytes of a header with these objects."""
+        """Return all bytes of a header with these objects."""
         w, pieces = WIDTHS[header.version], self.pieces
         count = w.number.pack(header.numrecs)
         behind, n = 4 + len(count), self.begins_of(header.vars) if self.carried else 0
@@ -263,7 +263,7 @@ class Encoded:
         return pieces[0]  # type: ignore[return-value]
 
     def _with_begins(self, variables: tuple[Var, ...], n: int, w: Widths) -> list[_Piece]:
-        """The pieces, with the begins of all variables from number `n` on."""
+        """Return the pieces, with the begins of all variables from number `n` on."""
         begins = np.fromiter(map(_begin_of, variables[n:]), np.int64, len(variables) - n)
         if int(begins.min()) < 0:
             name = variables[n + int(begins.argmin())].name
@@ -284,7 +284,7 @@ class Encoded:
 
 
 def _encoded(header: Header) -> Encoded:
-    """The bytes of a header's objects, made if nobody needed them before."""
+    """Return the bytes of a header's objects, made if nobody needed them before."""
     found: Encoded | None = header.facts.encoded
     if found is None:
         pieces = _HeaderWriter(WIDTHS[header.version]).header(header)
@@ -352,7 +352,8 @@ def with_changes(
     dims: tuple[Dim, ...] | None = None,
     added: tuple[Var, ...] = (),
 ) -> Header:
-    """The same definitions but for some objects; only these are checked and encoded, and the others keep their begins.
+    """Return the same definitions but for some objects; only these are checked and encoded, and the others keep their
+    begins.
 
     Parameters
     ----------
@@ -391,7 +392,7 @@ def with_changes(
 
 
 def without(items: tuple[T, ...], gone: Sequence[int]) -> tuple[T, ...]:
-    """All but those of some numbers, which ascend."""
+    """Return all but those of some numbers, which ascend."""
     left = list(items)
     for i in reversed(gone):
         del left[i]
@@ -399,7 +400,8 @@ def without(items: tuple[T, ...], gone: Sequence[int]) -> tuple[T, ...]:
 
 
 def without_vars(header: Header, gone: Sequence[int]) -> Header:
-    """The same definitions without the variables of some numbers, which ascend; nothing is encoded anew for that.
+    """Return the same definitions without the variables of some numbers, which ascend; nothing is encoded anew for
+    that.
 
     Examples
     --------
@@ -426,7 +428,7 @@ def without_vars(header: Header, gone: Sequence[int]) -> Header:
 
 
 def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
-    """The bytes of a header that was made of another one; those of its attributes that are new are checked."""
+    """Return the bytes of a header that was made of another one; those of its attributes that are new are checked."""
     writer, known = _HeaderWriter(WIDTHS[old.version]), _encoded(old)
     w, at, n = writer.w, known.at, len(old.vars)
     changes, carried = list[_Change](), known.begins_of(old.vars)
@@ -459,7 +461,7 @@ def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
 
 
 def _moved(at: npt.NDArray[np.int64], changes: Iterable[_Change]) -> npt.NDArray[np.int64]:
-    """Where objects are after changes; what moves none is looked over."""
+    """Return where objects are after changes; what moves none is looked over."""
     moving = [(end, len(made) - (end - start)) for start, end, made in changes if len(made) != end - start]
     if not moving:
         return at
@@ -475,7 +477,7 @@ def _moved(at: npt.NDArray[np.int64], changes: Iterable[_Change]) -> npt.NDArray
 
 
 def _pieces(base: bytes, changes: Iterable[_Change]) -> list[_Piece]:
-    """The bytes of a header after changes."""
+    """Return the bytes of a header after changes."""
     old, at = memoryview(base), 0
     pieces: list[_Piece] = []
     for start, end, made in changes:
@@ -487,7 +489,7 @@ def _pieces(base: bytes, changes: Iterable[_Change]) -> list[_Piece]:
 def _list_changes(
     writer: _HeaderWriter, start: int, end: int, old: tuple[Attr, ...], new: tuple[Attr, ...], owner: str
 ) -> list[_Change]:
-    """What makes one list of attributes, from `start` to `end`, of another one."""
+    """Return what makes one list of attributes, from `start` to `end`, of another one."""
     front = _same_front(old, new)
     back = _same_front(old[front:][::-1], new[front:][::-1])
     gone, made = old[front : len(old) - back], new[front : len(new) - back]
@@ -507,7 +509,7 @@ def _list_changes(
 
 
 def _same_front(one: tuple[Attr, ...], other: tuple[Attr, ...]) -> int:
-    """How many attributes are the same from the first one on."""
+    """Return how many attributes are the same from the first one on."""
     low, high = 0, min(len(one), len(other))
     # To compare slices of the same objects takes few nanoseconds for each.
     if one[:high] == other[:high]:
@@ -525,7 +527,7 @@ def _same_front(one: tuple[Attr, ...], other: tuple[Attr, ...]) -> int:
 
 
 def changed_parts(old: bytes, new: bytes, header: Header | None = None) -> Parts:
-    """Where two encoded headers differ: in the number of records, and in a few ranges behind it.
+    """Return where two encoded headers differ: in the number of records, and in a few ranges behind it.
 
     Parameters
     ----------
@@ -567,7 +569,7 @@ def changed_parts(old: bytes, new: bytes, header: Header | None = None) -> Parts
 
 
 def _listed_parts(changes: Iterable[_Change], old: bytes, new: bytes) -> Parts:
-    """The same, of a header that these changes made; the first one that moves others is in the last part."""
+    """Return the same, of a header that these changes made; the first one that moves others is in the last part."""
     behind = 12 if new[3:4] == b"\x05" else 8
     found = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
     for start, end, made in changes:
@@ -581,7 +583,7 @@ def _listed_parts(changes: Iterable[_Change], old: bytes, new: bytes) -> Parts:
 
 
 def _merged(parts: Sequence[tuple[int, int, int]]) -> Parts:
-    """Parts without small gaps between them, and no more than a few."""
+    """Return parts without small gaps between them, and no more than a few."""
     if len(parts) < 2:
         return parts
     gaps = [after[0] - part[2] for part, after in pairwise(parts)]
@@ -611,14 +613,14 @@ class _HeaderWriter:
         self.shapes: dict[tuple[tuple[int, ...], int], tuple[bytes, bytes]] = {}
 
     def header(self, header: Header) -> list[bytes]:
-        """All pieces: the dimensions, the attributes, the number of variables, the variables."""
+        """Return all pieces: the dimensions, the attributes, the number of variables, the variables."""
         n = len(header.vars)
         pieces = [self.dimensions(header), self.attributes(header.attrs)]
         pieces.append(self.w.listing.pack(VARIABLE if n else ABSENT, n))
         return pieces + self.variables(header, header.vars)
 
     def dimensions(self, header: Header) -> bytes:
-        """The beginning of a header, with its dimensions."""
+        """Return the beginning of a header, with its dimensions."""
         w = self.w
         n = len(header.dims)
         front = b"CDF" + bytes([header.version]) + w.number.pack(0) + w.listing.pack(DIMENSION if n else ABSENT, n)
@@ -636,7 +638,7 @@ class _HeaderWriter:
         return pack(ATTRIBUTE, len(attrs)) + self.entries(attrs) if attrs else pack(ABSENT, 0)
 
     def entries(self, attrs: tuple[Attr, ...]) -> bytes:
-        """Attributes, without their number."""
+        """Return attributes, without their number."""
         names, pack = self.names, self.w.listing.pack
         pieces: list[bytes] = []
         for name, code, nelems, data in attrs:
@@ -647,7 +649,7 @@ class _HeaderWriter:
         return b"".join(pieces)
 
     def variables(self, header: Header, chosen: Iterable[Var]) -> list[bytes]:
-        """Variables of a header, one by one, with begins that are 0."""
+        """Return variables of a header, one by one, with begins that are 0."""
         pieces: list[bytes] = []
         put, number = pieces.append, self.w.number.pack
         lengths: dict[int, bytes] = {}
@@ -669,7 +671,7 @@ class _HeaderWriter:
         return pieces
 
     def rest(self, header: Header, var: Var) -> bytes:
-        """What comes behind the name of a variable and its padding."""
+        """Return what comes behind the name of a variable and its padding."""
         _, dims, attrs, code, _ = var
         known = self.kinds.get((dims, attrs, code))
         if known is not None:

@@ -1,4 +1,4 @@
-"""What each version of the format can hold.
+"""This module knows what each version of the format can hold.
 
 Knows: the limits of CDF-1, CDF-2 and CDF-5 as writers must keep them, and how to say which version would do. Does not
 know: bytes. Readers are more tolerant: see `decode`.
@@ -166,7 +166,7 @@ def check_limits(header: Header) -> None:
 
 
 def check_decoded(header: Header) -> None:
-    """As `check_limits` of a header that was decoded, which has no type nor count that its version does not have.
+    """Do as `check_limits` does for a decoded header, which has no type nor count that its version does not have.
 
     Raises
     ------
@@ -329,7 +329,7 @@ def _fault(name: str) -> str:
 
 
 def is_legal_name(name: str) -> bool:
-    """Whether a writer may store `name`.
+    """Return whether a writer may store `name`.
 
     Examples
     --------

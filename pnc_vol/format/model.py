@@ -1,4 +1,4 @@
-"""What a classic NetCDF file says of itself: a header with its objects, the types of values, and what follows from it.
+"""A `Header` has the dimensions, attributes and variables of a classic NetCDF file, and sizes that follow from them.
 
 Knows: the words of the specification, the widths of its fields, the sizes of variables. Does not know: how a header is
 encoded, files, HDF5's words.
@@ -158,13 +158,13 @@ class Header:
     facts: HeaderFacts = field(default_factory=HeaderFacts, init=False, compare=False, repr=False)
 
     def with_numrecs(self, numrecs: int) -> Header:
-        """The same definitions with another number of records."""
+        """Return the same definitions with another number of records."""
         if numrecs == self.numrecs:
             return self
         return self._of_these(Header(self.version, numrecs, self.dims, self.attrs, self.vars))
 
     def with_begins(self, begins: Iterable[int]) -> Header:
-        """The same definitions with variables that begin there.
+        """Return the same definitions with variables that begin there.
 
         Examples
         --------
@@ -176,7 +176,7 @@ class Header:
         return self.with_vars(tuple(made))
 
     def with_vars(self, variables: tuple[Var, ...]) -> Header:
-        """The same definitions, of which `variables` differ in their begins alone."""
+        """Return the same definitions, of which `variables` differ in their begins alone."""
         return self._of_these(Header(self.version, self.numrecs, self.dims, self.attrs, variables))
 
     def _of_these(self, made: Header) -> Header:
@@ -440,7 +440,7 @@ def record_dim(header: Header) -> int | None:
 
 
 def is_record(header: Header, var: Var) -> bool:
-    """Whether `var` grows with the records of the file."""
+    """Return whether `var` grows with the records of the file."""
     return bool(var.dims) and header.dims[var.dims[0]].size == 0
 
 

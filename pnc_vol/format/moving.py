@@ -1,4 +1,4 @@
-"""Which bytes of an old file go where in a new one.
+"""`moves` finds which bytes of an old file go where in a new one.
 
 Knows: two placed headers and which variables carry on. Does not know: how to place them (`placing`), files.
 
@@ -111,7 +111,7 @@ def moves(old: Header, new: Header, origin: Sequence[int | None]) -> Moves:
 
 
 def needs_move(old: Header, new: Header, origin: Sequence[int | None]) -> bool:
-    """Whether any carried data lie elsewhere in a file of `new` than in a file of `old`."""
+    """Return whether any carried data lie elsewhere in a file of `new` than in a file of `old`."""
     steps = record_size(old), record_size(new)
     # A dimension that both have, by the same number, and records of the same length.
     same_dims = steps[0] == steps[1] and new.dims[: len(old.dims)] == old.dims
@@ -141,7 +141,7 @@ def needs_move(old: Header, new: Header, origin: Sequence[int | None]) -> bool:
 
 
 def taken(old: Header, origin: Sequence[int | None]) -> list[tuple[int, int]]:
-    """Where the data lie that are not carried on: first byte and end, by offset; what touches is one piece.
+    """Return where the data lie that are not carried on: first byte and end, by offset; what touches is one piece.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def taken(old: Header, origin: Sequence[int | None]) -> list[tuple[int, int]]:
 
 
 def overwrites(old: Header, new: Header, origin: Sequence[int | None]) -> bool:
-    """Whether the header or new variables of `new` would lie where `old` has data that are not carried on.
+    """Return whether the header or new variables of `new` would lie where `old` has data that are not carried on.
 
     Parameters
     ----------
@@ -216,7 +216,8 @@ _NO_VAR = Var("", (), (), -1)
 
 
 def _carried(old: Header, new: Header, origin: Sequence[int | None]) -> list[tuple[_Carried, list[int]]]:
-    """The kinds of variables that carry on, each with the begins of its variables in the old and in the new file."""
+    """Return the kinds of variables that carry on, each with the begins of its variables in the old and in the new
+    file."""
     steps = record_size(old), record_size(new)
     known: dict[tuple[tuple[int, ...], tuple[int, ...], int, int], tuple[_Carried, list[int]]] = {}
     before, after = _NO_VAR, _NO_VAR
@@ -260,7 +261,7 @@ def _compare(old: Header, a: Var, new: Header, b: Var, steps: tuple[int, int]) -
 
 
 def _expand(piece: _Carried, src: Int64, dst: Int64) -> tuple[Int64, Int64, Int64]:
-    """One run for each index of the outer dimensions of variables that begin there."""
+    """Return one run for each index of the outer dimensions of variables that begin there."""
     k = len(piece.outer)
     for n, a, b in zip(piece.outer, piece.src_strides[:k], piece.dst_strides[:k], strict=True):
         index = np.arange(n, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Where variables begin: in a new file, and in one whose definitions changed.
+"""Variables get their begins: in a new file, and in one whose definitions changed.
 
 Knows: alignment, reserves, the order that readers ask for. Does not know: bytes of data, files; `moving` says what a
 change of places means for data that are there.
@@ -100,7 +100,7 @@ class Alignment:
             setattr(self, name, max(least, (value + 3) & -4))
 
     def step_of(self, code: int) -> int:
-        """What the begin of a fixed variable of a type is a multiple of."""
+        """Return what the begin of a fixed variable of a type is a multiple of."""
         return self.element_align if TYPES[code].size == 8 else 4
 
 
@@ -163,7 +163,7 @@ def place(header: Header, alignment: Alignment | None = None, *, header_extent: 
 
 
 def _packed(sizes: list[int], start: int) -> tuple[list[int], int]:
-    """Begins of variables one behind the other, and where the last one ends."""
+    """Return the begins of variables one behind the other, and where the last one ends."""
     ends = list(accumulate([(n + 3) & -4 for n in sizes], initial=start))
     return ends[:-1], ends[-1]
 
@@ -259,7 +259,7 @@ class _Keeper:
         self.taken = moving.taken(old, origin)
 
     def _free(self, begin: int, nbytes: int, step: int) -> int:
-        """The first place from `begin` on where no deleted variable lies."""
+        """Return the first place from `begin` on where no deleted variable lies."""
         for start, end in self.taken[bisect_right(self.taken, begin, key=itemgetter(1)) :]:
             if begin + nbytes <= start:
                 break
@@ -279,7 +279,7 @@ class _Keeper:
         return None if origin is None else self.old.vars[origin]
 
     def _same_rows(self, i: int, before: Var) -> bool:
-        """Whether the elements of variable `i` lie as they did, but for the length of the first dimension."""
+        """Return whether the elements of variable `i` lie as they did, but for the length of the first dimension."""
         var = self.new.vars[i]
         if before.begin < 0 or var.type != before.type:
             return False

@@ -1,4 +1,4 @@
-"""What the fields of a header mean to each other and to the size of the file.
+"""`judge` checks the fields of a header against each other and against the size of the file.
 
 Knows: begins, sizes, order, records. Does not know: the grammar of a header, files. Used by `decode`, which raises the
 first error, and by `check`, which lists all.
@@ -122,7 +122,8 @@ def judge(
 
 
 def _plain(header: Header, inner: list[int], nbytes: int, file_size: int) -> bool:
-    """Whether a small header is in order at one look, as most are: no records, one variable right behind the other."""
+    """Return whether a small header is in order at one look, as most are: no records, one variable right behind the
+    other."""
     if header.numrecs or len(inner) > _FEW or 0 in [dim[1] for dim in header.dims]:
         return False
     limit, end, needed = WIDTHS[header.version].var_max, nbytes, 0
@@ -141,7 +142,7 @@ def _begin(facts: _Facts, severity: str, i: int, message: str) -> Finding:
 
 
 def _places(facts: _Facts) -> Iterator[Finding]:
-    """Begins inside the header, ends beyond the largest offset."""
+    """Yield the begins inside the header, ends beyond the largest offset."""
     for i in (facts.begin < facts.nbytes).nonzero()[0].tolist():
         yield _begin(facts, "error", i, f"that is inside the header, which has {facts.nbytes} bytes")
     for i in (facts.begin > MAX_OFFSET - 3 - facts.inner).nonzero()[0].tolist():
@@ -149,7 +150,7 @@ def _places(facts: _Facts) -> Iterator[Finding]:
 
 
 def _large(facts: _Facts) -> Iterator[Finding]:
-    """Variables that are too large for the version (NC_EVARSIZE)."""
+    """Yield variables that are too large for the version (NC_EVARSIZE)."""
     limit = WIDTHS[facts.header.version].var_max
     for kind in (facts.fixed, facts.records):
         large = kind[facts.inner[kind] > limit].tolist()
@@ -177,7 +178,7 @@ def _streaming(facts: _Facts) -> tuple[_Facts, Finding]:
 
 
 def _records(facts: _Facts) -> Iterator[Finding]:
-    """The record section as a whole."""
+    """Yield the record section as a whole."""
     header, numrecs = facts.header, facts.header.numrecs
     if not facts.records.size:
         if numrecs > 0 and all(dim.size for dim in header.dims):
@@ -193,7 +194,8 @@ def _records(facts: _Facts) -> Iterator[Finding]:
 
 
 def _ends(facts: _Facts, of: Int64) -> tuple[Int64, Int64]:
-    """Starts and ends that must not overlap; a begin that is not aligned counts as the multiple of 4 below it."""
+    """Return starts and ends that must not overlap; a begin that is not aligned counts as the multiple of 4 below
+    it."""
     start = facts.begin[of] & -4
     return start, start + ((facts.inner[of] + 3) & -4)
 
@@ -219,7 +221,7 @@ def _order(facts: _Facts, tolerant: bool) -> Iterator[Finding]:
 
 
 def _sections(facts: _Facts, tolerant: bool) -> Iterator[Finding]:
-    """Fixed variables against the record section."""
+    """Yield fixed variables against the record section."""
     first = int(facts.records[np.argmin(facts.begin[facts.records])])
     start, end = _ends(facts, facts.fixed)
     begin = int(facts.begin[first])
@@ -238,7 +240,7 @@ def _alignment(facts: _Facts) -> Iterator[Finding]:
 
 
 def _file_size(facts: _Facts) -> Iterator[Finding]:
-    """A file that ends before its data, or goes on behind them."""
+    """Yield a file that ends before its data, or goes on behind them."""
     if not facts.begin.size:
         return
     size, numrecs = facts.file_size, facts.header.numrecs

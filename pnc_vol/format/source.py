@@ -1,4 +1,4 @@
-"""The primitives of decoding: bounds, errors, counts, names, the starts of lists.
+"""`Source` has the primitives of decoding: bounds, errors, counts, names, the starts of lists.
 
 Knows: where the bytes end (in memory, in the file, by the caller's limit) and what to say when they do. Does not know:
 the order of a header's parts; `decode` does. Its rules hold here.
@@ -235,7 +235,7 @@ def text_of(where: Where) -> str:
 
 
 def _is_hdf5(data: bytes) -> bool:
-    """Whether an HDF5 superblock is at byte 0, 512, 1024, 2048 and so on."""
+    """Return whether an HDF5 superblock is at byte 0, 512, 1024, 2048 and so on."""
     at = 0
     while at < len(data):
         if data[at : at + 8] == b"\x89HDF\r\n\x1a\n":

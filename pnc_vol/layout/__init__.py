@@ -1,4 +1,4 @@
-"""Where the elements of a variable are in a file.
+"""A layout says where the elements of a variable are in a file.
 
 | module | what it does |
 |---|---|

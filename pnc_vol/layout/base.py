@@ -1,4 +1,4 @@
-"""What a layout is: where the elements of every variable of a file lie.
+"""A layout says where the elements of every variable of a file are.
 
 Knows: headers, datasets, runs, byte extents. Does not know: what is posted, data, ranks. What it says is the same on
 all ranks, because it follows from definitions alone.
@@ -83,7 +83,7 @@ class ElementMap(Protocol):
     def inner(self) -> int: ...
 
     def extents(self, runs: Runs) -> Extents:
-        """Where runs of the variable lie.
+        """Return where runs of the variable lie.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class Place(NamedTuple):
         )
 
     def offset_of_run(self, start: int, length: int) -> int:
-        """Where a run of elements begins, in bytes; -1 if it goes from one record into the next."""
+        """Return where a run of elements begins, in bytes; -1 if it goes from one record into the next."""
         begin, itemsize, inner, record_size = self
         if not inner:
             return begin + start * itemsize
@@ -146,14 +146,14 @@ class Place(NamedTuple):
         return begin + record * record_size + within * itemsize if within + length <= inner else -1
 
     def offsets_of_runs(self, start: Int64, length: Int64) -> Int64:
-        """The same for many runs."""
+        """Return the same for many runs."""
         offset = self.extents(Runs(start, length)).offset
         if self.inner:
             offset[start % self.inner + length > self.inner] = -1
         return offset
 
     def grid(self, shape: tuple[int, ...]) -> Grid:
-        """The variable, of this shape, as an array in the file."""
+        """Return the variable, of this shape, as an array in the file."""
         strides, step = [], self.itemsize
         for n in reversed(shape):
             strides.append(step)
@@ -163,7 +163,8 @@ class Place(NamedTuple):
         return Grid(self.begin, tuple(reversed(strides)))
 
     def elements_below(self, end: int) -> int:
-        """Elements, from the first one on, that may begin before a byte of the file; whole records count."""
+        """Return the number of elements, from the first one on, that may begin before a byte of the file; whole records
+        count."""
         nbytes = max(0, end - self.begin)
         if not self.inner:
             return -(-nbytes // self.itemsize)
@@ -185,7 +186,7 @@ class Places(dict[int, Place]):
     _asked: tuple[list[int], Int64] | None = None
 
     def table(self, uids: list[int]) -> Int64 | None:
-        """`table_of` the places of some variables, not to be changed; None if one of them has no place."""
+        """Return `table_of` the places of some variables, not to be changed; None if one of them has no place."""
         asked = self._asked
         if asked is not None and asked[0] == uids:
             return asked[1]
@@ -197,12 +198,12 @@ class Places(dict[int, Place]):
 
 
 def table_of(places: Sequence[Place]) -> Int64:
-    """int64[n, 4]: the places of n variables, in the columns that `place_many` takes."""
+    """Return int64[n, 4]: the places of n variables, in the columns that `place_many` takes."""
     return np.array(places, np.int64).reshape(-1, 4)
 
 
 def extents_of_rows(of: ElementMap, start: Int64, length: Int64, memory: Int64) -> tuple[Extents, Int64]:
-    """Where runs of one variable lie, whose values are anywhere in memory.
+    """Return where runs of one variable lie, whose values are anywhere in memory.
 
     Parameters
     ----------
@@ -322,7 +323,7 @@ class Layout(abc.ABC):
 
     @abc.abstractmethod
     def with_begins(self, new: Header, uids: tuple[int, ...], tree: Tree, *, reserve: int, least: int) -> Header:
-        """`new` with begins: where the header of the file says that variables lie, new ones included.
+        """Return `new` with begins: where the header of the file says that variables lie, new ones included.
 
         Parameters
         ----------
@@ -340,15 +341,15 @@ class Layout(abc.ABC):
 
     @abc.abstractmethod
     def made_maps(self) -> dict[int, Any]:
-        """The `ElementMap` of each variable of `header`, by uid; `Places` if the layout declares `affine`."""
+        """Return the `ElementMap` of each variable of `header`, by uid; `Places` if the layout declares `affine`."""
 
     @classmethod
     def header_path(cls, path: str) -> str:
-        """The name of the file with the header, of what a user opens as `path`."""
+        """Return the name of the file with the header, of what a user opens as `path`."""
         return path
 
     def over(self, driver: Driver, path: str, stack: str, context: OpenContext, *, created: bool) -> Driver:
-        """The driver of the addresses of this layout, over that of the file with the header (collective).
+        """Return the driver of the addresses of this layout, over that of the file with the header (collective).
 
         Parameters
         ----------
@@ -361,19 +362,20 @@ class Layout(abc.ABC):
         return driver
 
     def needs_move(self, target: Layout, tree: Tree) -> bool:
-        """Whether `target` has data of this layout at other addresses."""
+        """Return whether `target` has data of this layout at other addresses."""
         return False
 
     def moves(self, target: Layout, tree: Tree) -> Moves:
-        """What has to be copied to a new file in which `target` is in force; asked of a layout that `relocates`."""
+        """Return what has to be copied to a new file in which `target` is in force; asked of a layout that
+        `relocates`."""
         raise NotImplementedError(f"the layout {self.name!r} does not move data")
 
     def overwrites(self, live: Header, live_uids: tuple[int, ...], target: Layout) -> bool:
-        """Whether new variables of `target` lie where the header in the file, `live`, has data."""
+        """Return whether new variables of `target` lie where the header in the file, `live`, has data."""
         return False
 
     def widens(self, target: Layout) -> bool:
-        """Whether `target` has longer strings: this header would show the first characters of new ones."""
+        """Return whether `target` has longer strings: this header would show the first characters of new ones."""
         if self.same_places(target):
             return False
         others = {*zip(self.uids, self.itemsizes, strict=True)} - {*zip(target.uids, target.itemsizes, strict=True)}
@@ -383,11 +385,11 @@ class Layout(abc.ABC):
         return any(self.may_hold(var) for uid, var in zip(self.uids, self.header.vars, strict=True) if uid in changed)
 
     def may_hold(self, var: Var) -> bool:
-        """Whether somebody who has `header` finds elements of a variable."""
+        """Return whether somebody who has `header` finds elements of a variable."""
         return 0 not in shape(self.header, var)
 
     def data_end(self, header: Header) -> int:
-        """Bytes that the file with the header has to have for its data."""
+        """Return the number of bytes that the file with the header has to have for its data."""
         return 0
 
     # ------------------------------------------------------------------------------ the header in force
@@ -416,7 +418,7 @@ class Layout(abc.ABC):
     def successor(
         self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode], *, same_places: bool = False
     ) -> Layout:
-        """The layout of the header that a flush is going to write; this one if that is the same.
+        """Return the layout of the header that a flush is going to write; this one if that is the same.
 
         same_places : bool
             The header differs from `header` in attributes, records and the variables of `begins_behind` alone.
@@ -435,14 +437,16 @@ class Layout(abc.ABC):
         return made
 
     def begins_behind(self, new: Header) -> list[int] | None:
-        """Where new variables begin if those of `header` stay, whose region they do not enter; None if not so plain.
+        """Return where new variables begin if those of `header` stay, whose region they do not enter; None if not so
+        plain.
 
         new : Header, of variables of fixed shape alone, without begins.
         """
         return None
 
     def extended(self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> Layout:
-        """The layout of a header that has the variables of this one where they lie, and those of `begins_behind`."""
+        """Return the layout of a header that has the variables of this one where they lie, and those of
+        `begins_behind`."""
         made = self._with_header(header)
         fresh = uids[len(self.uids) :]
         made.uids, made._extends = uids, self.itemsizes
@@ -452,7 +456,7 @@ class Layout(abc.ABC):
         return made
 
     def added_to(self, other: Layout) -> tuple[int, ...] | None:
-        """The variables that this layout has more than another one, which are all it differs in; None if not so.
+        """Return the variables that this layout has more than another one, which are all it differs in; None if not so.
 
         Of layouts with records None as well: a variable with records moves those of others.
         """
@@ -466,7 +470,7 @@ class Layout(abc.ABC):
         return self.uids[n:] if same else None
 
     def has_more_than(self, uids: tuple[int, ...]) -> bool:
-        """Whether a variable that has a place is none of `uids`."""
+        """Return whether a variable that has a place is none of `uids`."""
         # Places that are not made yet are those of the variables of the header.
         return not (self.header_uids if self._maps is None else self._maps.keys()) <= set(uids)
 
@@ -478,11 +482,12 @@ class Layout(abc.ABC):
         return made
 
     def anew(self) -> Self:
-        """A layout of the same kind for another header of this file; a subclass may hand on what it has of its own."""
+        """Return a layout of the same kind for another header of this file; a subclass may hand on what it has of its
+        own."""
         return type(self)(self.options)
 
     def same_places(self, other: Layout) -> bool:
-        """Whether all variables lie as in `other`, because nothing differs but attributes."""
+        """Return whether all variables lie as in `other`, because nothing differs but attributes."""
         # made anew by each `adopt`, and kept under a header with other attributes
         return self.itemsizes is other.itemsizes
 
@@ -512,7 +517,7 @@ class Layout(abc.ABC):
         return self._made() if self.affine else _NO_PLACES
 
     def place_of(self, uid: int) -> Place | None:
-        """That of one variable, if it is affine and known; the others need not be made for it."""
+        """Return that of one variable, if it is affine and known; the others need not be made for it."""
         return self.places.get(uid)
 
     def _made(self) -> dict[int, Any]:
@@ -522,7 +527,7 @@ class Layout(abc.ABC):
         return self._maps
 
     def extents(self, uid: int, runs: Runs) -> Extents:
-        """Where runs of a variable lie; see `ElementMap.extents`.
+        """Return where runs of a variable lie; see `ElementMap.extents`.
 
         Raises
         ------
@@ -532,7 +537,7 @@ class Layout(abc.ABC):
         return self.maps[uid].extents(runs)
 
     def stored_map(self, node: DatasetNode) -> ElementMap | None:
-        """Where the data of a variable is, or None if the file holds nothing of it."""
+        """Return where the data of a variable is, or None if the file holds nothing of it."""
         if node.is_placeholder:
             return None
         found = self.maps.get(node.uid)
@@ -543,44 +548,48 @@ class Layout(abc.ABC):
         return found if there else None
 
     def stored_records(self, node: DatasetNode) -> int:
-        """Records of which a variable may have data in the file."""
+        """Return the number of records of which a variable may have data in the file."""
         known = node.fillvalue is not None or not self.unwritten.reads_zero
         there = self.header.numrecs if known else self.records
         return min(there, self.lost_records.get(node.uid, (there, 0))[0])
 
     def elements_stored(self, node: DatasetNode, at: ElementMap) -> int:
-        """Elements of a variable, whose map is `at`, from the first one, that may have data in the file; fixed: all."""
+        """Return the number of elements of a variable, whose map is `at`, from the first one, that may have data in the
+        file; fixed: all."""
         if at.inner:
             return self.stored_records(node) * at.inner
         return 0 if node.uid in self.written else _ALL
 
     def stored_runs(self, node: DatasetNode, at: ElementMap) -> Runs:
-        """All elements of a variable that may have data in the file, ascending and disjoint; see `elements_stored`."""
+        """Return all elements of a variable that may have data in the file, ascending and disjoint; see
+        `elements_stored`."""
         known = Runs(np.zeros(1, np.int64), np.array([self.elements_stored(node, at)], np.int64))
         from pnc_vol.extents import subarrays
 
         return subarrays.united(known, self.written[node.uid]) if node.uid in self.written else known
 
     def record_of(self, uid: int, element: int) -> int | None:
-        """The record that an element is in; None of a variable that has no place or no records."""
+        """Return the record that an element is in; None of a variable that has no place or no records."""
         at = self.maps.get(uid)
         return element // at.inner if at is not None and at.inner else None
 
     # ------------------------------------------------------------------------------ writes before a flush
 
     def writable(self, tree: Tree, uids: list[int], *, alone: bool) -> Mapping[int, ElementMap]:
-        """Those of these variables that may be written before the next flush; by default none.
+        """Return those of these variables that may be written before the next flush; by default none.
 
         alone : bool, nobody else writes: all elements that are written are told by `note_elements`.
         """
         return {}
 
     def has_early_place(self, uid: int) -> bool:
-        """Whether a variable has a place though the header in force lacks it, and zeros lie where it is unwritten."""
+        """Return whether a variable has a place though the header in force lacks it, and zeros lie where it is
+        unwritten."""
         return False
 
     def with_early_places(self, tree: Tree) -> tuple[Header, tuple[int, ...]]:
-        """The header in force with the variables that were given a place since: what a flush must not move lightly."""
+        """Return the header in force with the variables that were given a place since: what a flush must not move
+        lightly."""
         return self.header, self.uids
 
     def note_written(self, tree: Tree, uids: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""The layout of NetCDF files: every variable where the header says.
+"""The canonical layout is that of NetCDF files: every variable is where the header says.
 
 Knows: headers, the tree, early places. Does not know: data, ranks.
 
@@ -48,7 +48,7 @@ class CanonicalLayout(Layout):
         self._early = EarlyPlaces()
 
     def made_maps(self) -> Places:
-        """The places, from the columns of the header at once."""
+        """Return the places, from the columns of the header at once."""
         begins, inner = [var[4] for var in self.header.vars], [0] * len(self.uids)
         strides = inner.copy()
         if self.record_uids:
@@ -66,7 +66,7 @@ class CanonicalLayout(Layout):
         return super().place_of(uid)
 
     def with_begins(self, new: Header, uids: tuple[int, ...], tree: Tree, *, reserve: int, least: int) -> Header:
-        """Variables that hold data stay where they are if that is possible; see `format.placing`."""
+        """Place variables; those that hold data stay where they are if that is possible, see `format.placing`."""
         alignment = Alignment(self.options.var_align, self.options.record_align, element_align=self.element_align)
         base, base_uids = self.with_early_places(tree)
         if base.vars:
@@ -74,7 +74,7 @@ class CanonicalLayout(Layout):
         return place(new, alignment, header_extent=least)
 
     def begins_behind(self, new: Header) -> list[int] | None:
-        """As `placing.grow` would place them."""
+        """Do as `placing.grow` does would place them."""
         first, end, *_ = self.region
         if not self.self_contained or self.drained or self.record_uids or first is None:
             return None
@@ -106,7 +106,8 @@ class CanonicalLayout(Layout):
         return moving.moves(*self._carried(target, tree))
 
     def _carried(self, target: Layout, tree: Tree) -> tuple[Header, Header, list[int | None]]:
-        """What is moved: the old header, the new one, and the variable of the old one that each new one carries on."""
+        """Return what is moved: the old header, the new one, and the variable of the old one that each new one carries
+        on."""
         base, base_uids = self.with_early_places(tree)
         # Only records that are in the file are carried along.
         return base, target.header.with_numrecs(base.numrecs), _origin(base_uids, target.uids)
@@ -147,7 +148,7 @@ class CanonicalLayout(Layout):
         self._early.full = True
 
     def writable(self, tree: Tree, uids: list[int], *, alone: bool) -> Places:
-        """The places of those variables that may be written before the next flush."""
+        """Return the places of those variables that may be written before the next flush."""
         if self.options.ordered:
             return Places()
         self._give_early_places(tree)
@@ -176,7 +177,7 @@ class CanonicalLayout(Layout):
 
 
 def _origin(uids: tuple[int, ...], new: tuple[int, ...]) -> list[int | None]:
-    """The variable of `uids` that each of `new` carries on, by its number."""
+    """Return the variable of `uids` that each of `new` carries on, by its number."""
     if uids == new:
         return list(range(len(uids)))
     return list(map(dict(zip(uids, range(len(uids)), strict=True)).get, new))
@@ -247,7 +248,7 @@ class EarlyPlaces:
     def added_to(self, header: Header, uids: tuple[int, ...], tree: Tree, numrecs: int) -> tuple[
         Header, tuple[int, ...]
     ]:  # fmt: skip
-        """`header` with these variables as if they were in it; only begins, types and sizes count in it."""
+        """Return `header` with these variables as if they were in it; only begins, types and sizes count in it."""
         dims, found, every = list(header.dims), list(header.vars), list(uids)
         position = next((i for i, var in enumerate(found) if is_record(header, var)), len(found))
         for uid, begin in self.begins.items():

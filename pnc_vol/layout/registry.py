@@ -1,4 +1,4 @@
-"""The names that ``layout=`` of a file takes.
+"""The registry has the names that ``layout=`` of a file takes.
 
 Knows: names, entry points. Does not know: what a layout does.
 
@@ -64,7 +64,7 @@ def register(name: str, layout: type[Layout]) -> None:
 
 
 def registered() -> list[str]:
-    """All names that ``layout=`` takes now, sorted; those of other packages included.
+    """Return all names that ``layout=`` takes now, sorted; those of other packages included.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def registered() -> list[str]:
 
 
 def layout_class(name: str) -> type[Layout]:
-    """The class of a name.
+    """Return the class of a name.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def layout_class(name: str) -> type[Layout]:
 
 
 def layout_of(path: str, asked: str, stated: str, *, empty: bool) -> type[Layout]:
-    """The layout that a file is opened with.
+    """Return the layout that a file is opened with.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def refuse_other_layouts(path: str, header: Header) -> None:
 
 
 def header_paths(path: str, asked: str) -> list[str]:
-    """Names under which the header of `path` may be, in the order in which they are to be tried.
+    """Return the names under which the header of `path` may be, in the order in which they are to be tried.
 
     Of no stated layout these are names of layouts that were used; a set of several files is looked for by `FileSets`.
     """

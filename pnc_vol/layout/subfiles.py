@@ -1,4 +1,4 @@
-"""Several files below one space of addresses.
+"""`Subfiles` puts several files below one space of addresses.
 
 Knows: drivers, extents. Does not know: variables, headers, what is in which file.
 
@@ -31,7 +31,7 @@ __all__ = ["Subfiles", "by_file", "subfile_path", "subfiles_of"]
 
 
 def subfile_path(path: str, number: int) -> str:
-    """The name of a subfile of a blob set.
+    """Return the name of a subfile of a blob set.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def subfile_path(path: str, number: int) -> str:
 
 
 def subfiles_of(system: System, path: str) -> list[str]:
-    """The subfiles of a set that are there, from the first one to the last before one that is not."""
+    """Return the subfiles of a set that are there, from the first one to the last before one that is not."""
     return list(takewhile(lambda name: exists(system, name), map(partial(subfile_path, path), count())))
 
 
@@ -137,7 +137,7 @@ class Subfiles(Wrapper):
 
 
 def by_file(extents: Extents, *, always: bool = False) -> Iterator[tuple[int, Extents]]:
-    """The extents of each file, with offsets in it; those of file 0 even if there are none, if `always`."""
+    """Yield the extents of each file, with offsets in it; those of file 0 even if there are none, if `always`."""
     number = extents.offset >> SHIFT
     first, last = (int(number.min()), int(number.max())) if number.size else (0, 0)
     if first == last:

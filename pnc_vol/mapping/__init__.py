@@ -1,4 +1,4 @@
-"""From the objects of HDF5 to a header of CDF-5 and back; ``docs/reference/file-format.md`` specifies it.
+"""The objects of HDF5 become a header of CDF-5 and back; ``docs/reference/file-format.md`` specifies it.
 
 Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of files, requests, ranks.
 

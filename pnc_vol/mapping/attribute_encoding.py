@@ -1,4 +1,4 @@
-"""One attribute value: what a user gives as an array, the array as an attribute of the header, and back.
+"""One attribute value is encoded from what a user gives to an attribute of the header, and decoded again.
 
 Knows: h5py's rules for types of attributes, NC types, the keys of an attribute's marker (``type``, ``order``,
 ``encoding``, ``enum``, ``shape``, ``null``, ``width``, ``lengths``, ``dtype``). Does not know: `Attribute`, names,
@@ -46,7 +46,7 @@ LITERAL = RAW_KINDS | {"composite"}
 
 
 def literals() -> ModuleType:
-    """`mapping.literals`, for values of the kinds in `LITERAL`."""
+    """Return `mapping.literals`, for values of the kinds in `LITERAL`."""
     # Few files have such attributes: `import pnc_vol` loads no module that it can do without.
     from pnc_vol.mapping import literals as module
 
@@ -57,7 +57,7 @@ def literals() -> ModuleType:
 
 
 def as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
-    """The value as an array, and the type to store."""
+    """Return the value as an array, and the type to store."""
     if wanted is not None:
         if element_for(wanted).kind in LITERAL:
             return literals().literal(value, wanted), wanted
@@ -72,7 +72,7 @@ def as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
 
 
 def as_stored(array: NDArray[Any], element: Element) -> NDArray[Any]:
-    """The values as they will be read again: of the element's dtype, texts as str."""
+    """Return the values as they will be read again: of the element's dtype, texts as str."""
     dtype = element.dtype
     if element.kind in LITERAL:
         return array if array.dtype == dtype or dtype.subdtype is not None else literals().literal(array, dtype)
@@ -103,7 +103,7 @@ def _too_large(array: NDArray[Any], dtype: Dtype) -> RangeError:
 
 
 def texts(coded: Sequence[bytes], dtype: Dtype) -> NDArray[Any]:
-    """An object array of str from bytes; what is no UTF-8 becomes surrogates, as h5py does."""
+    """Return an object array of str from bytes; what is no UTF-8 becomes surrogates, as h5py does."""
     texts = np.empty(len(coded), dtype=dtype)
     texts[:] = [text.decode("utf-8", "surrogateescape") for text in coded]
     return texts
@@ -147,7 +147,7 @@ def to_attr(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -
 
 
 def _type_marker(element: Element) -> dict[str, Any]:
-    """The marker's keys that speak of the type; an attribute has no conventions to derive it from."""
+    """Return the marker's keys that speak of the type; an attribute has no conventions to derive it from."""
     return conventions.element_marker(element, conventions.element_of_var(element.nc_type, (), (), ()))
 
 
@@ -203,7 +203,7 @@ def from_attr(attr: Attr, marker: Marker | None, findings: Sink | None) -> tuple
 
 
 def _shape_of(marker: Marker, default: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """The marker's shape, if it holds just `count` elements."""
+    """Return the marker's shape, if it holds just `count` elements."""
     shape = marker.get("shape", default)
     if not isinstance(shape, (list, tuple)) or len(shape) > MAX_RANK:
         raise ValueError("shape")
@@ -237,7 +237,7 @@ def _numbers(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | N
 
 @functools.cache
 def _plain(code: int) -> Element:
-    """The element of an attribute without a marker."""
+    """Return the element of an attribute without a marker."""
     return conventions.element_of_var(code, (), (), ())
 
 
@@ -267,7 +267,7 @@ def _strings(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | N
 
 
 def _texts(attr: Attr, marker: Marker, fixed: bool) -> tuple[list[bytes], tuple[int, ...]]:
-    """The strings, and their shape."""
+    """Return the strings, and their shape."""
     lengths = marker.get("lengths")
     if lengths is None:
         # other writers end a text with NUL now and then; a fixed width puts the NULs back
@@ -287,7 +287,7 @@ def _texts(attr: Attr, marker: Marker, fixed: bool) -> tuple[list[bytes], tuple[
 
 
 def _width(attr: Attr, marker: Marker, texts: list[bytes]) -> int:
-    """Bytes of each string of fixed width."""
+    """Return the number of bytes of each string of fixed width."""
     width = marker.get("width", max(1, attr.nelems))
     longest = max(map(len, texts), default=0)
     if type(width) is not int or width < max(1, longest) or width * max(1, len(texts)) > attr.nelems + PADDING:

@@ -1,4 +1,4 @@
-"""Whose an attribute is, and what it is called: the key ``attrs`` of markers, written and read.
+"""The key ``attrs`` of markers says whose an attribute is, and what it is called.
 
 Knows: attributes of a header, groups, named types. Does not know: values.
 
@@ -42,7 +42,7 @@ WIDEST_FILL = 1 << 16
 
 
 def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, ...]:
-    """Attributes as the header has them, and their markers under ``attrs``."""
+    """Return attributes as the header has them, and their markers under ``attrs``."""
     raw, markers = attributes.raw, attributes.markers
     if markers:
         marker["attrs"] = {attr.name: markers[attr.name] for attr in raw if attr.name in markers}
@@ -50,7 +50,8 @@ def named_attrs(attributes: Attributes, marker: dict[str, Any]) -> tuple[Attr, .
 
 
 def with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker: dict[str, Any]) -> tuple[Attr, ...]:
-    """Attributes with that of a fill value, one element as in the file; what it does not say goes to the marker."""
+    """Return attributes with that of a fill value, one element as in the file; what it does not say goes to the
+    marker."""
     fill = fill[: element.itemsize].ljust(element.itemsize, b"\0")
     stored = next((attr for attr in written if attr.name == conventions.FILL), None)
     wanted = conventions.fill_attr(fill, element)
@@ -62,7 +63,7 @@ def with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker: 
 
 
 def global_attrs(tree: Tree) -> tuple[Attr, ...]:
-    """Attributes of the root and of all groups, and the global marker."""
+    """Return attributes of the root and of all groups, and the global marker."""
     root = tree.root.attrs
     if tree.all_groups is None:
         groups = _groups_below(tree.root)
@@ -116,7 +117,7 @@ def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> 
 
 
 def _group_attrs(group: Node, separator: str, book: NameBook, markers: dict[str, Any]) -> Iterable[Attr]:
-    """The attributes of a group as global ones, each tied to its owner."""
+    """Yield the attributes of a group as global ones, each tied to its owner."""
     path = group.path
     for name, attr in group.attrs.stored().items():
         flat = book.take(legal_name(f"{path[1:]}/{name}".replace("/", separator)))
@@ -126,7 +127,7 @@ def _group_attrs(group: Node, separator: str, book: NameBook, markers: dict[str,
 
 
 def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
-    """Whether the paths of the datasets name all groups, those within each group in the order of their creation.
+    """Return whether the paths of the datasets name all groups, those within each group in the order of their creation.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
 
 
 def shown_attrs(var: Var, element: Element, marker: Marker, findings: Sink) -> Attributes:
-    """The attributes of a variable without those that only express its type."""
+    """Return the attributes of a variable without those that only express its type."""
     own = marker.get("own", [])
     if not isinstance(own, list):
         findings.append(f"variable {shown(var.name)}: own {shown(own)} of its marker is not a list; it is ignored")
@@ -171,7 +172,7 @@ def shown_attrs(var: Var, element: Element, marker: Marker, findings: Sink) -> A
 
 
 def fill_of(var: Var, element: Element, marker: Marker, findings: Sink) -> bytes | None:
-    """The fill value of a variable, one element as in the file."""
+    """Return the fill value of a variable, one element as in the file."""
     fill = None
     for attr in var.attrs:
         if attr.name == conventions.FILL:
@@ -193,7 +194,7 @@ def fill_of(var: Var, element: Element, marker: Marker, findings: Sink) -> bytes
 def _attr_markers(
     about: Any, raw: tuple[Attr, ...], where: str, findings: Sink
 ) -> tuple[Mapping[str, Marker], Mapping[str, str]]:
-    """Markers and true names, by name in the file, of the attributes that are there.
+    """Return markers and true names, by name in the file, of the attributes that are there.
 
     Parameters
     ----------
@@ -268,12 +269,12 @@ def _without_owner(marker: Marker) -> Marker:
 
 
 def is_attr_name(name: object) -> bool:
-    """True if an attribute can have that name; unlike a step of a path it may hold ``/``."""
+    """Return True if an attribute can have that name; unlike a step of a path it may hold ``/``."""
     return isinstance(name, str) and (name == "" or is_member_name(name.replace("/", "_").replace(".", "_")))
 
 
 def _groups_below(root: GroupNode) -> list[GroupNode]:
-    """All groups below one, parents first, in the order of creation; no dataset is made for that."""
+    """Return all groups below one, parents first, in the order of creation; no dataset is made for that."""
     found = []
     stack = [node for node in dict.values(root.children) if isinstance(node, GroupNode)][::-1]
     while stack:

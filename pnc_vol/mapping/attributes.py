@@ -1,4 +1,4 @@
-"""Attributes: h5py's typed, shaped values, and how they are stored in a header.
+"""`Attributes` holds h5py's typed, shaped values as they are stored in a header.
 
 Knows: h5py's rules for making an attribute from a value, NetCDF attributes, the marker of one attribute. Does
 not know: who owns an attribute, headers.
@@ -136,7 +136,7 @@ def make_attribute(
 
 
 def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
-    """The attribute for a file without 64-bit integers (CDF-1, CDF-2): Python's integers are stored as int32.
+    """Return the attribute for a file without 64-bit integers (CDF-1, CDF-2): Python's integers are stored as int32.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ _LEAST, _LARGEST = -(2**63), 2**63 - 1
 
 
 def is_plain(value: Any) -> bool:
-    """True for a text or number with which nothing can be wrong.
+    """Return True for a text or number with which nothing can be wrong.
 
     Examples
     --------
@@ -277,7 +277,7 @@ def encode_plain(name: str, value: Plain) -> Attr:
 
 
 def shown_plainly(attr: Attr) -> Any:
-    """The value of an attribute without a marker as a user sees it, if it is one text or number; else None.
+    """Return the value of an attribute without a marker as a user sees it, if it is one text or number; else None.
 
     Examples
     --------
@@ -296,7 +296,7 @@ _legal: set[str] = set()
 
 
 def _with_one(raw: tuple[Attr, ...], name: str, value: Plain) -> tuple[Attr, ...]:
-    """The attributes with a plain one more, or in the place of that of its name.
+    """Return the attributes with a plain one more, or in the place of that of its name.
 
     Objects that are given the same attributes have one tuple of them in common: a file of 100,000 variables may have
     few, and each is in memory, checked and encoded once.
@@ -321,7 +321,8 @@ def _replaced(raw: tuple[Attr, ...], attr: Attr) -> tuple[Attr, ...]:
 
 
 def _is_legal(name: str) -> bool:
-    """Whether an attribute of that name may have it in the file, too; found once for the names that programs use."""
+    """Return whether an attribute of that name may have it in the file, too; found once for the names that programs
+    use."""
     if name in _legal:
         return True
     if not name or "\0" in name or not name.isascii() or legal_name(name) != name or name == MARKER:
@@ -384,7 +385,7 @@ class Attributes(MutableMapping[str, Attribute]):
         return self._raw
 
     def stored(self) -> Mapping[str, Attr]:
-        """The attributes as the header has them, by their true names."""
+        """Return the attributes as the header has them, by their true names."""
         if self._table is None:
             self._table = {attr[0]: attr for attr in self.raw}
         return self._table
@@ -399,7 +400,7 @@ class Attributes(MutableMapping[str, Attribute]):
         return (self.stored() if table is None else table).get(name)
 
     def names(self) -> list[str]:
-        """The names, sorted."""
+        """Return the names, sorted."""
         return sorted(self)
 
     def __getitem__(self, name: str) -> Attribute:
@@ -409,7 +410,7 @@ class Attributes(MutableMapping[str, Attribute]):
         return decode_attribute(entry, self.markers.get(entry.name), self._findings)
 
     def plain(self, name: str) -> Any:
-        """The value as a user sees it, if the header has it as one text or number; else None."""
+        """Return the value as a user sees it, if the header has it as one text or number; else None."""
         entry = self._find(name)
         if entry is None or entry[0] in self.markers:
             return None
@@ -453,7 +454,7 @@ class Attributes(MutableMapping[str, Attribute]):
             self._table[name] = attr  # type: ignore[index]
 
     def _name_in_header(self, name: str) -> str:
-        """What an attribute that is assigned is called in the header."""
+        """Return what an attribute that is assigned is called in the header."""
         wanted, old = legal_name(name), self._find(name)
         if wanted == name != MARKER and (wanted not in self.markers or (old is not None and old.name == wanted)):
             # An attribute that has another one's true name in the header has a marker.

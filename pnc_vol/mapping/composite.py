@@ -1,4 +1,4 @@
-"""Types that take several variables: compounds, arrays of varying length, references.
+"""Some types take several variables: compounds, arrays of varying length, references.
 
 Knows: which parts such a type has, how values are taken apart into the values of its parts. Does not know: files,
 requests; `file.reads.composite_values` reads and writes the parts.
@@ -47,19 +47,19 @@ class Part(NamedTuple):
 
 
 def ragged_base(dt: Dtype) -> Dtype | None:
-    """Type of the values of an array of varying length; None for any other type."""
+    """Return the type of the values of an array of varying length; None for any other type."""
     base = metadata_of(dt).get("vlen")
     # by identity: numpy says that float64 equals None
     return None if any(base is known for known in (None, str, bytes)) else np.dtype(base)
 
 
 def is_ragged(dt: Dtype) -> bool:
-    """True for arrays of varying length that are no strings."""
+    """Return True for arrays of varying length that are no strings."""
     return ragged_base(dt) is not None
 
 
 def parts_of(dt: Dtype) -> list[Part]:
-    """The parts of a type, in order.
+    """Return the parts of a type, in order.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def add_parts(node: DatasetNode) -> None:
 
 
 def conform(values: Any, dt: Dtype) -> NDArray[Any]:
-    """What the user gives, as an array of exactly `dt`; an array type adds its axes.
+    """Return what the user gives, as an array of exactly `dt`; an array type adds its axes.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def _conform_compound(values: Any, dt: Dtype) -> NDArray[Any]:
 
 
 def _loose(dt: Dtype) -> Dtype:
-    """The same fields, all that is special of type object, for numpy to take tuples apart."""
+    """Return the same fields, all that is special of type object, for numpy to take tuples apart."""
     assert dt.names is not None
     assert dt.fields is not None
     kinds: list[Any] = []
@@ -193,7 +193,7 @@ def _references(values: Any, kind: type) -> NDArray[Any]:
 
 
 def rows_of(values: Any, base: Dtype) -> NDArray[Any]:
-    """Arrays of varying length as an array of objects, each a 1-D array of `base`.
+    """Return arrays of varying length as an array of objects, each a 1-D array of `base`.
 
     An array of `base` with one axis is one row, one with more axes has its rows along the last.
 
@@ -217,7 +217,7 @@ def rows_of(values: Any, base: Dtype) -> NDArray[Any]:
 
 
 def _rows_of_objects(values: Any, base: Dtype) -> NDArray[Any]:
-    """Rows whose values are objects themselves: texts, references, rows."""
+    """Return rows whose values are objects themselves: texts, references, rows."""
     array = values if isinstance(values, np.ndarray) and values.dtype.kind == "O" else np.array(values, dtype=object)
     leaves = (str, bytes) if check_string_dtype(base) is not None else (Reference,)
     flat = array.ravel().tolist()

@@ -1,4 +1,4 @@
-"""What a variable's element means: NetCDF's conventions first, then our marker.
+"""`element_of_var` finds what an element of a variable means: by NetCDF's conventions first, then by our marker.
 
 Knows: the conventions of xarray, netCDF4, nc-complex and CF for types that NetCDF lacks. Does not know: names of
 variables, headers, what the values are.
@@ -66,14 +66,14 @@ def _number(code: int) -> Element:
 
 @lru_cache(maxsize=1024)
 def _string(sizes: tuple[int, ...], names: tuple[str, ...], encoding: str, kind: Kind) -> Element:
-    """Strings as wide as the one dimension that is given, or single characters."""
+    """Return strings as wide as the one dimension that is given, or single characters."""
     width = sizes[0] if sizes else 1
     shown = string_dtype(encoding, width if kind == "string" else None)
     return Element(shown, np.dtype(f"S{width}"), CHAR, sizes, names, kind)
 
 
 def _width_dim(sizes: tuple[int, ...], names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Size and name of the dimension that is the width of a char variable's strings, if there is one."""
+    """Return the size and name of the dimension that is the width of a char variable's strings, if there is one."""
     if sizes and 0 < sizes[-1] <= WIDEST:
         return sizes[-1:], names[-1:]
     return (), ()
@@ -87,7 +87,7 @@ def _attr(attrs: Sequence[Attr], name: str) -> Attr | None:
 
 
 def derive(code: int, sizes: tuple[int, ...], names: tuple[str, ...], attrs: Sequence[Attr]) -> Element:
-    """What a variable's element is, going by NetCDF's conventions alone.
+    """Return what a variable's element is, going by NetCDF's conventions alone.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def element_of_var(
     *,
     complain: Callable[[str], None] | None = None,
 ) -> Element:
-    """The element of a variable that is read from a header.
+    """Return the element of a variable that is read from a header.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def element_of_var(
 def _marked_element(
     code: int, sizes: tuple[int, ...], names: tuple[str, ...], derived: Element, marker: Marker
 ) -> Element | None:
-    """What the marker makes of the variable; None if it does not fit."""
+    """Return what the marker makes of the variable; None if it does not fit."""
     kind = marker.get("type", derived.kind)
     order = marker.get("order", "=")
     encoding = marker.get("encoding", derived.encoding)
@@ -180,7 +180,7 @@ _DESCRIBED = RAW_KINDS | {"composite"}
 def _described(
     code: int, sizes: tuple[int, ...], names: tuple[str, ...], kind: str, description: Any
 ) -> Element | None:
-    """The element of a type that the marker describes, if the variable can hold it."""
+    """Return the element of a type that the marker describes, if the variable can hold it."""
     dtype = _describe().undescribe(description)
     if dtype is None:
         return None
@@ -202,7 +202,7 @@ def _describe() -> ModuleType:
 
 
 def _with_metadata(element: Element, derived: Element, marker: Marker) -> Element:
-    """`newbyteorder` drops metadata: put an enum's members back."""
+    """Put an enum's members back, which `newbyteorder` drops with all metadata."""
     if element.kind != "enum":
         return element
     members = {name: int(value) for name, value in marker["enum"].items()}
@@ -223,7 +223,7 @@ def _marked_enum(code: int, members: Any) -> Element | None:
 
 
 def element_marker(element: Element, derived: Element) -> dict[str, Any]:
-    """The keys of the marker that make `element` out of what `derive` says."""
+    """Return the keys of the marker that make `element` out of what `derive` says."""
     if element.kind == "number" and element.dtype == derived.dtype and derived.kind == "number":
         return {}
     marker: dict[str, Any] = {}
@@ -242,7 +242,7 @@ def element_marker(element: Element, derived: Element) -> dict[str, Any]:
 
 
 def generated_attrs(element: Element) -> tuple[Attr, ...]:
-    """The attributes that NetCDF's conventions ask for; hidden from the user when they say just this."""
+    """Return the attributes that NetCDF's conventions ask for; hidden from the user when they say just this."""
     if element.kind == "number":
         return ()
     if element.is_string:
@@ -255,7 +255,7 @@ def generated_attrs(element: Element) -> tuple[Attr, ...]:
 
 
 def _flags(element: Element) -> tuple[Attr, ...]:
-    """CF's flag attributes; a blank in a member's name becomes ``_`` there (the marker has the true name).
+    """Return CF's flag attributes; a blank in a member's name becomes ``_`` there (the marker has the true name).
 
     By value: the marker does not keep the order of the members, and what is written must be known when it is read.
     """
@@ -271,7 +271,7 @@ def _flags(element: Element) -> tuple[Attr, ...]:
 
 
 def fill_attr(fill: bytes, element: Element) -> Attr | None:
-    """The attribute `_FillValue` for a fill value, or None if one value of the type does not say it.
+    """Return the attribute `_FillValue` for a fill value, or None if one value of the type does not say it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Data types as JSON, for the reserved attribute, and back.
+"""Data types are described as JSON, for the reserved attribute, and read back.
 
 Knows: numpy dtypes with h5py's metadata. Does not know: how values of a type are stored.
 
@@ -31,7 +31,7 @@ _SPARSE = 15
 
 
 def describe(dtype: Any) -> Any:
-    """A dtype as something that JSON holds.
+    """Return a dtype as something that JSON holds.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def describe(dtype: Any) -> Any:
 
 
 def undescribe(description: Any) -> Dtype | None:
-    """The dtype that `describe` was given; None for anything else."""
+    """Return the dtype that `describe` was given; None for anything else."""
     try:
         return _read(description, 0)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
@@ -134,6 +134,6 @@ def _compound(description: Any, depth: int) -> Dtype:
 
 
 def _too_sparse(dt: Dtype) -> bool:
-    """Whether a compound is so much larger than its fields that it is packed when it is stored."""
+    """Return whether a compound is so much larger than its fields that it is packed when it is stored."""
     fields = sum(kind[0].itemsize for kind in (dt.fields or {}).values())
     return dt.itemsize - fields > _PADDING + _SPARSE * fields

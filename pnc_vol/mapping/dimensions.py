@@ -1,4 +1,4 @@
-"""Which dimension each axis of a dataset uses, when a tree becomes a header.
+"""Each axis of a dataset gets a dimension when a tree becomes a header.
 
 Knows: axes, labels, scales, the names that are free. Does not know: variables' types, markers, attributes.
 
@@ -32,7 +32,7 @@ _NAMELESS = re.compile(r"dim_(\d+)(_\d+)?|record(_\d+)?")
 
 
 def is_nameless(name: str, size: int) -> bool:
-    """True if `name` is one that was made for a dimension without a name.
+    """Return True if `name` is one that was made for a dimension without a name.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def is_nameless(name: str, size: int) -> bool:
 
 
 def may_be_made(name: str) -> bool:
-    """True if a dimension without a name could be given this one, unless a variable has it.
+    """Return True if a dimension without a name could be given this one, unless a variable has it.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def may_be_made(name: str) -> bool:
 
 
 def label_of(name: str, size: int) -> str:
-    """The label of an axis whose dimension has this name and size (0: records): "" for a name that was made.
+    """Return the label of an axis whose dimension has this name and size (0: records): "" for a name that was made.
 
     Examples
     --------
@@ -116,7 +116,7 @@ class DimBook:
             self._name_record(self.records)
 
     def place(self, node: DatasetNode) -> tuple[int, ...]:
-        """The dimensions of a dataset's axes, as indices into `dims`; none for a placeholder."""
+        """Return the dimensions of a dataset's axes, as indices into `dims`; none for a placeholder."""
         if node.is_placeholder:
             return ()
         assert node.shape is not None
@@ -132,11 +132,11 @@ class DimBook:
         return tuple(first)
 
     def is_of_one(self, name: str) -> bool:
-        """Whether a dataset of one axis, which is no scale, has that name: its dimension has another one."""
+        """Return whether a dataset of one axis, which is no scale, has that name: its dimension has another one."""
         return name in self._plain
 
     def hidden(self, sizes: tuple[int, ...], names: tuple[str, ...]) -> tuple[int, ...]:
-        """Dimensions that the user does not see: widths of strings, parts of complex numbers."""
+        """Return dimensions that the user does not see: widths of strings, parts of complex numbers."""
         found: list[int] = []
         for size, name in zip(sizes, names, strict=True):
             number, wanted, twice = 1, name, name in names[: len(found)]
@@ -160,7 +160,7 @@ class DimBook:
         self._plain.discard(node.cdf_name)
 
     def in_order(self, before: tuple[Dim, ...], spare: Container[str]) -> tuple[tuple[Dim, ...], list[int] | None]:
-        """The dimensions in the order of an earlier header, and what becomes of each index (None: nothing).
+        """Return the dimensions in the order of an earlier header, and what becomes of each index (None: nothing).
 
         Those of the earlier header that no variable used (`spare`) stay, those that lost their variables go.
         """
@@ -194,14 +194,15 @@ class DimBook:
         return index
 
     def _named(self, name: str, size: int) -> int | None:
-        """The dimension of that name, made if need be; None if the name has another length."""
+        """Return the dimension of that name, made if need be; None if the name has another length."""
         index = self._ids.get(name)
         if index is None:
             return self._add(name, size)
         return index if self.dims[index].size == size else None
 
     def _named_axis(self, node: DatasetNode, axis: Axis, size: int) -> int | None:
-        """The dimension that an axis has by a scale, a label or the file that was read; None if it is nameless."""
+        """Return the dimension that an axis has by a scale, a label or the file that was read; None if it is
+        nameless."""
         if axis.scales:
             own = self._own.get(axis.scales[0].uid)
             if own is not None and self.dims[own].size == size:
@@ -214,14 +215,14 @@ class DimBook:
         return None
 
     def _wanted(self, axis: Axis, size: int) -> str | None:
-        """The name that an axis asks for; the one that was made for it goes when its length changes."""
+        """Return the name that an axis asks for; the one that was made for it goes when its length changes."""
         if axis.label:
             return legal_name(axis.label)
         name = axis.dim_name
         return None if name in self._made and not is_nameless(name, size) else name
 
     def _nameless_axis(self, node: DatasetNode, before: Collection[int], size: int) -> int:
-        """The first nameless dimension of a length that no other axis of the dataset uses, or will use."""
+        """Return the first nameless dimension of a length that no other axis of the dataset uses, or will use."""
         known = self._nameless.setdefault(size, [])
         if len(node.shape or ()) == 1 and not node.element.trailing:
             avoid: set[str | None] = set()

@@ -1,4 +1,4 @@
-"""h5py's special data types, and how one element of any type is stored in the file.
+"""This module has h5py's special data types, and how one element of any type is stored in the file.
 
 Knows: numpy dtypes with h5py's metadata, NC type codes, hidden trailing dimensions. Does not know: variables,
 headers, selections, byte ranges; conversion of numbers to big-endian is `format.convert`'s.
@@ -115,18 +115,18 @@ class Empty:
 
 
 def with_metadata(dt: DTypeLike, metadata: Mapping[str, Any]) -> Dtype:
-    """The same dtype with metadata of its own."""
+    """Return the same dtype with metadata of its own."""
     tagged: Dtype = np.dtype(dt, metadata=dict(metadata))
     return tagged
 
 
 def metadata_of(dt: object) -> Mapping[str, Any]:
-    """The metadata of a dtype, an empty mapping if it has none (or is no dtype)."""
+    """Return the metadata of a dtype, an empty mapping if it has none (or is no dtype)."""
     return getattr(dt, "metadata", None) or {}
 
 
 def is_empty(value: object) -> bool:
-    """True for an `Empty` of this library or of h5py."""
+    """Return True for an `Empty` of this library or of h5py."""
     if isinstance(value, Empty):
         return True
     kind = type(value)
@@ -134,7 +134,7 @@ def is_empty(value: object) -> bool:
 
 
 def string_dtype(encoding: str = "utf-8", length: int | None = None) -> Dtype:
-    """A dtype for strings.
+    """Return a dtype for strings.
 
     Parameters
     ----------
@@ -170,7 +170,8 @@ _TEXT = {"utf-8": np.dtype("O", metadata={"vlen": str}), "ascii": np.dtype("O", 
 
 
 def check_string_dtype(dt: Dtype) -> StringInfo | None:
-    """The string's encoding and length, or None if `dt` is not a string type of HDF5.
+    """Return the string's encoding and length, or None if `dt` is not a string type of HDF5.
+
     Parameters
     ----------
     dt : dtype
@@ -188,7 +189,7 @@ def check_string_dtype(dt: Dtype) -> StringInfo | None:
 
 
 def enum_dtype(values_dict: Mapping[str, int], basetype: DTypeLike = np.uint8) -> Dtype:
-    """A dtype for named integers.
+    """Return a dtype for named integers.
 
     Parameters
     ----------
@@ -212,7 +213,8 @@ def enum_dtype(values_dict: Mapping[str, int], basetype: DTypeLike = np.uint8) -
 
 
 def check_enum_dtype(dt: Dtype) -> Any:
-    """The names and values of an enum dtype, or None.
+    """Return the names and values of an enum dtype, or None.
+
     Parameters
     ----------
     dt : dtype
@@ -221,7 +223,7 @@ def check_enum_dtype(dt: Dtype) -> Any:
 
 
 def vlen_dtype(basetype: Any) -> Dtype:
-    """A dtype for arrays of varying length of `basetype`; ``vlen_dtype(str)`` is `string_dtype`.
+    """Return a dtype for arrays of varying length of `basetype`; ``vlen_dtype(str)`` is `string_dtype`.
 
     Parameters
     ----------
@@ -231,7 +233,8 @@ def vlen_dtype(basetype: Any) -> Dtype:
 
 
 def check_vlen_dtype(dt: Dtype) -> Any:
-    """The type of one element of a varying-length dtype, or None.
+    """Return the type of one element of a varying-length dtype, or None.
+
     Parameters
     ----------
     dt : dtype
@@ -240,7 +243,7 @@ def check_vlen_dtype(dt: Dtype) -> Any:
 
 
 def opaque_dtype(np_dtype: DTypeLike) -> Dtype:
-    """A dtype whose values are stored as opaque bytes: dates, above all, which HDF5 has no type for.
+    """Return a dtype whose values are stored as opaque bytes: dates, above all, which HDF5 has no type for.
 
     Parameters
     ----------
@@ -269,7 +272,8 @@ def opaque_dtype(np_dtype: DTypeLike) -> Dtype:
 
 
 def check_opaque_dtype(dt: Dtype) -> bool:
-    """True if h5py would store `dt` as opaque bytes.
+    """Return True if h5py would store `dt` as opaque bytes.
+
     Parameters
     ----------
     dt : dtype
@@ -278,7 +282,8 @@ def check_opaque_dtype(dt: Dtype) -> bool:
 
 
 def check_ref_dtype(dt: Dtype) -> Any:
-    """The reference class of a reference dtype, or None.
+    """Return the reference class of a reference dtype, or None.
+
     Parameters
     ----------
     dt : dtype
@@ -287,7 +292,9 @@ def check_ref_dtype(dt: Dtype) -> Any:
 
 
 def check_complex_dtype(dt: Dtype) -> Dtype | None:
-    """The complex dtype that `dt` is, or that its two float fields ``r`` and ``i`` stand for; else None.
+    """Return the complex dtype that `dt` is, or that its two float fields ``r`` and ``i`` stand for; else None.
+
+
     Parameters
     ----------
     dt : dtype
@@ -302,7 +309,7 @@ def check_complex_dtype(dt: Dtype) -> Dtype | None:
 
 
 def complex_compat_dtype(dt: DTypeLike) -> Dtype:
-    """The compound of two floats, ``r`` and ``i``, that stands for a complex type in HDF5.
+    """Return the compound of two floats, ``r`` and ``i``, that stands for a complex type in HDF5.
 
     Parameters
     ----------
@@ -326,7 +333,7 @@ def complex_compat_dtype(dt: DTypeLike) -> Dtype:
 
 
 def special_dtype(**kwds: Any) -> Dtype:
-    """A special dtype, by the function of older versions of h5py.
+    """Return a special dtype, by the function of older versions of h5py.
 
     Parameters
     ----------
@@ -359,7 +366,8 @@ def special_dtype(**kwds: Any) -> Dtype:
 
 
 def check_dtype(**kwds: Any) -> Any:
-    """What a special dtype stands for, as older programs for h5py ask for it; see the other ``check_`` functions.
+    """Return what a special dtype stands for, as older programs for h5py ask for it; see the other ``check_``
+    functions.
 
     Parameters
     ----------
@@ -433,7 +441,7 @@ class Element(NamedTuple):
         return () if self.dtype.subdtype is None else self.dtype.subdtype[1]
 
     def widened(self, width: int) -> Element:
-        """The same string element with room for `width` bytes."""
+        """Return the same string element with room for `width` bytes."""
         width = max(1, width)
         return self._replace(file_dtype=np.dtype(f"S{width}"), trailing=(width,), trailing_names=(f"strlen_{width}",))
 
@@ -442,7 +450,7 @@ class Element(NamedTuple):
 
 
 def element_for(dtype: DTypeLike, *, width: int = 1) -> Element:
-    """The element that holds values of `dtype`.
+    """Return the element that holds values of `dtype`.
 
     Parameters
     ----------
@@ -476,7 +484,7 @@ def element_for(dtype: DTypeLike, *, width: int = 1) -> Element:
 
 @lru_cache(maxsize=256)
 def plain_element(dt: Dtype) -> Element:
-    """As `element_for`, of a dtype without metadata."""
+    """Do as `element_for` does, of a dtype without metadata."""
     return _element(dt)
 
 
@@ -506,7 +514,7 @@ def _element(dt: Dtype) -> Element:
 
 
 def _raw_element(dt: Dtype) -> Element | None:
-    """The element of array types of numbers, opaque data, long doubles and dates; None for any other type."""
+    """Return the element of array types of numbers, opaque data, long doubles and dates; None for any other type."""
     opaque = metadata_of(dt).get("h5py_opaque")
     if opaque or (dt.kind == "V" and dt.names is None and dt.subdtype is None):
         shown = with_metadata(dt.str, {"h5py_opaque": True}) if opaque else np.dtype(dt.str)
@@ -539,7 +547,7 @@ def _string_element(encoding: str, length: int | None, width: int) -> Element:
 
 
 def _enum_element(dt: Dtype, members: dict[str, int]) -> Element:
-    """An enum; its members are kept as Python ints and must fit the base type."""
+    """Return an enum; its members are kept as Python ints and must fit the base type."""
     limits = np.iinfo(dt)
     clean = {str(name): int(value) for name, value in members.items()}
     for name, value in clean.items():
@@ -558,7 +566,7 @@ def _refuse(dt: Dtype) -> None:
 
 
 def _composite(dt: Dtype) -> bool:
-    """True for a type that takes several variables; its parts are checked too.
+    """Return True for a type that takes several variables; its parts are checked too.
 
     Raises
     ------

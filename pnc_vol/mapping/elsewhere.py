@@ -1,4 +1,4 @@
-"""Datasets whose data live elsewhere: in other datasets (virtual datasets) or in raw files (external data).
+"""The data of some datasets live elsewhere: in other datasets (virtual datasets) or in raw files (external data).
 
 Knows: the form of their marker, which elements of a region are asked for. Does not know: files, how a source is read.
 
@@ -56,21 +56,21 @@ class Evenly(NamedTuple):
     block: int
 
     def whole(self, length: int) -> int:
-        """Whole blocks that an axis of that length holds."""
+        """Return whole blocks that an axis of that length holds."""
         room = length - self.start - self.block
         return room // self.stride + 1 if room >= 0 else 0
 
     def end(self, count: int) -> int:
-        """Length of an axis that holds so many blocks; 0 if there are none."""
+        """Return the length of an axis that holds so many blocks; 0 if there are none."""
         return self.start + (count - 1) * self.stride + self.block if count else 0
 
     def block_of(self, number: int) -> range:
-        """The elements of one block."""
+        """Return the elements of one block."""
         first = self.start + number * self.stride
         return range(first, first + self.block)
 
     def indices(self, count: int) -> Indices:
-        """The elements of the first blocks, increasing."""
+        """Return the elements of the first blocks, increasing."""
         if self.block == 1 or count == 1:
             step = self.stride if self.block == 1 else 1
             return range(self.start, self.start + max(count, 0) * self.block * step, step)
@@ -100,21 +100,21 @@ class Hyperslab(NamedTuple):
         return next((i for i, along in enumerate(self.axes) if isinstance(along, Evenly) and along.count is None), -1)
 
     def counts(self) -> tuple[int, ...]:
-        """Elements along each axis; of one without limit, those of one block."""
+        """Return elements along each axis; of one without limit, those of one block."""
         return tuple(
             len(along) if not isinstance(along, Evenly) else along.block * (1 if along.count is None else along.count)
             for along in self.axes
         )
 
     def ends(self) -> tuple[int, ...]:
-        """How long each axis must be at least; 0 for one without limit."""
+        """Return how long each axis must be at least; 0 for one without limit."""
         return tuple(
             (along[-1] + 1 if along else 0) if not isinstance(along, Evenly) else along.end(along.count or 0)
             for along in self.axes
         )
 
     def indices(self, blocks: int = 0) -> list[Indices]:
-        """The elements along each axis; `blocks`: how many there are along an axis without limit."""
+        """Return the elements along each axis; `blocks`: how many there are along an axis without limit."""
         return [
             along.indices(blocks if along.count is None else along.count)
             if isinstance(along, Evenly)
@@ -164,7 +164,7 @@ class Elsewhere(NamedTuple):
     segments: tuple[Segment, ...] | None = None
 
     def marker(self) -> dict[str, Any]:
-        """What the marker says of it."""
+        """Return what the marker says of it."""
         described: dict[str, Any] = {}
         if self.fill is not None:
             described["fill"] = self.fill.hex()
@@ -198,7 +198,7 @@ class ElsewhereNode(DatasetNode):
 
 
 def element_of(dtype: npt.DTypeLike) -> Element:
-    """The element of such a dataset: a byte that holds nothing, whatever the type of the data is."""
+    """Return the element of such a dataset: a byte that holds nothing, whatever the type of the data is."""
     return Element(element_for(dtype).dtype, np.dtype("i1"), BYTE, kind="composite")
 
 
@@ -231,7 +231,7 @@ def _node(tree: Tree, name: str, uid: int, element: Element, away: Elsewhere) ->
 
 
 def read_marker(tree: Tree, uid: int, name: str, marker: Mapping[str, Any]) -> ElsewhereNode | None:
-    """The dataset that the marker of a variable says it is; None if it does not fit."""
+    """Return the dataset that the marker of a variable says it is; None if it does not fit."""
     try:
         return _read(tree, uid, name, marker)
     except (PncVolError, TypeError, ValueError, KeyError, AttributeError, OverflowError):
@@ -292,7 +292,7 @@ def _source(described: Any, shape: Shape) -> SourceMapping:
 
 
 def problem(source: SourceMapping, shape: Shape) -> str:
-    """What is wrong with a source of a virtual dataset of this shape; empty if it fits."""
+    """Return what is wrong with a source of a virtual dataset of this shape; empty if it fits."""
     to, of = source.to, source.of
     if len(to.axes) != len(shape) or any(end > n for end, n in zip(to.ends(), shape, strict=True) if end):
         return f"it is shown at {to.axes}, outside of a dataset of shape {shape}"
@@ -338,7 +338,7 @@ def _along(described: Any) -> Along:
 
 
 def common(wanted: Indices, there: Indices) -> tuple[Indices, Indices]:
-    """The indices that are in both, as their places in the one and in the other; both are increasing.
+    """Return the indices that are in both, as their places in the one and in the other; both are increasing.
 
     Examples
     --------

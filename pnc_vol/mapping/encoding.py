@@ -1,4 +1,4 @@
-"""The values of one element: from what users give to arrays that go to the file, and back.
+"""The values of an element are encoded from what users give to arrays that go to the file, and decoded again.
 
 Knows: elements (`mapping.dtypes`), numpy. Does not know: variables, headers, selections; conversion of numbers to
 big-endian is `format.convert`'s.
@@ -59,7 +59,7 @@ def encode(values: Any, element: Element) -> NDArray[Any]:
 
 
 def guessed(values: Any) -> tuple[NDArray[Any], Dtype]:
-    """What the user gives without a type, as an array, and the type to store: h5py's rules.
+    """Return what the user gives without a type, as an array, and the type to store: h5py's rules.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def guessed(values: Any) -> tuple[NDArray[Any], Dtype]:
 
 
 def _item_type(values: Any) -> type | None:
-    """The one Python type of all items of nested lists or of an object array; the type of anything else."""
+    """Return the one Python type of all items of nested lists or of an object array; the type of anything else."""
     if isinstance(values, np.ndarray):
         if values.dtype.kind != "O" or values.dtype.metadata:
             return None
@@ -188,7 +188,7 @@ def _no_strings() -> ConversionError:
 
 
 def _bytes_of(array: NDArray[Any], encoding: str) -> NDArray[np.bytes_]:
-    """An object array of str and bytes as ``S``, as wide as the longest."""
+    """Return an object array of str and bytes as ``S``, as wide as the longest."""
     flat = array.ravel().tolist()
     coded = [text.encode(encoding) if isinstance(text, str) else text for text in flat]
     if not all(isinstance(text, bytes) for text in coded):
@@ -234,7 +234,7 @@ def _all_int(values: Any) -> bool:
 
 
 def _fixed_strings(values: Any, element: Element) -> NDArray[np.bytes_]:
-    """Strings cut to the element's width; what is shorter is padded with NUL by the conversion to the file."""
+    """Return strings cut to the element's width; what is shorter is padded with NUL by the conversion to the file."""
     size = element.itemsize
     if isinstance(values, np.ndarray):
         kind = values.dtype.kind
@@ -274,7 +274,8 @@ def decode(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> 
 
 
 def _encode_raw(values: Any, element: Element) -> NDArray[Any]:
-    """An array of `element.file_dtype`, int64 for dates: the bytes of the file, which are only copied from here on."""
+    """Return an array of `element.file_dtype`, int64 for dates: the bytes of the file, which are only copied from here
+    on."""
     dt = element.dtype
     array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=np.dtype(dt.str))
     if element.kind == "longdouble":
@@ -339,7 +340,7 @@ def _decode_dates(raw: NDArray[np.uint8], element: Element, shape: Shape) -> NDA
 
 
 def _decode_arrays(raw: NDArray[np.uint8], element: Element, shape: Shape) -> NDArray[Any]:
-    """Arrays, whose axes are behind those of `shape`."""
+    """Return arrays, whose axes are behind those of `shape`."""
     dt = element.dtype
     assert dt.subdtype is not None
     base, inner = dt.subdtype

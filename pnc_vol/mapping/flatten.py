@@ -66,7 +66,8 @@ class Flat(NamedTuple):
 
 
 def numrecs_of(tree: Tree) -> int:
-    """Records that the file needs: the longest record dataset, but no fewer than there are already."""
+    """Return the number of records that the file needs: the longest record dataset, but no fewer than there are
+    already."""
     return numrecs_for(tree, _lengths(tree))
 
 
@@ -78,7 +79,7 @@ def _lengths(tree: Tree) -> dict[int, int]:
 
 
 def numrecs_for(tree: Tree, lengths: dict[int, int]) -> int:
-    """The same, from how many datasets have each number of records."""
+    """Return the same, from how many datasets have each number of records."""
     return max(tree.records, *lengths) if lengths else 0
 
 
@@ -148,12 +149,12 @@ def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
 
 
 def _is_plain_name(name: str) -> bool:
-    """Whether the name of a dataset in the root is surely that of its variable, if no other one has it."""
+    """Return whether the name of a dataset in the root is surely that of its variable, if no other one has it."""
     return len(name) < _SHORT and name.isidentifier() and name.isascii()
 
 
 def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree, numrecs: int) -> list[Var]:
-    """The variables of all datasets; most are numbers in the root whose dimensions say all of their axes.
+    """Return the variables of all datasets; most are numbers in the root whose dimensions say all of their axes.
 
     Datasets of one element and shape whose axes have the same names and scales have the same dimensions and type.
     """
@@ -212,7 +213,7 @@ def _variables(nodes: list[DatasetNode], book: DimBook, tree: Tree, numrecs: int
 
 
 def _plain_kind(node: DatasetNode, book: DimBook, numrecs: int) -> tuple[tuple[int, ...], int] | None:
-    """Dimensions and type, if they say all that there is to say of datasets like this one; else None."""
+    """Return dimensions and type, if they say all that there is to say of datasets like this one; else None."""
     element, shape = node.element, node.shape or ()
     if element.kind != "number" or element.nc_type in _AMBIGUOUS or not element.dtype.isnative or node.is_placeholder:
         return None
@@ -232,7 +233,7 @@ _make = tuple.__new__
 
 
 def _variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
-    """One variable with its attributes and marker."""
+    """Return one variable with its attributes and marker."""
     element, owner = node.element, node.owner
     if owner is not None:
         _name_samples(node)
@@ -244,7 +245,7 @@ def _variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
 
 
 def _marker_of(node: DatasetNode, visible: tuple[int, ...], book: DimBook, numrecs: int) -> dict[str, Any]:
-    """What the name and the dimensions do not say of a dataset."""
+    """Return what the name and the dimensions do not say of a dataset."""
     marker: dict[str, Any] = {}
     name, owner = node.cdf_name, node.owner
     if owner is not None:
@@ -317,7 +318,7 @@ def _describe_axes(node: DatasetNode, visible: tuple[int, ...], book: DimBook, m
 def _variable_attrs(
     node: DatasetNode, element: Element, dims: tuple[int, ...], book: DimBook, marker: dict[str, Any]
 ) -> tuple[Attr, ...]:
-    """All attributes of a variable; what they do not say of its type goes to the marker."""
+    """Return all attributes of a variable; what they do not say of its type goes to the marker."""
     own_attrs = written = named_attrs(node.attrs, marker)
     if node.owner is not None:
         written = _with_samples(node, written, book)
@@ -345,7 +346,7 @@ def _variable_attrs(
 
 
 def _type_says_all(element: Element, dims: tuple[int, ...], known: Sequence[Dim]) -> bool:
-    """Whether a variable's type and its dimensions, of those that are `known`, say all of its elements.
+    """Return whether a variable's type and its dimensions, of those that are `known`, say all of its elements.
 
     No attribute changes that.
     """
@@ -363,7 +364,7 @@ def _name_samples(node: DatasetNode) -> None:
 
 
 def _is_row_part(node: DatasetNode, name: str) -> bool:
-    """Whether a part is that one of an array of varying length."""
+    """Return whether a part is that one of an array of varying length."""
     owner = node.owner
     if owner is None or owner.parts.get(name) is not node:
         return False
@@ -374,7 +375,7 @@ def _is_row_part(node: DatasetNode, name: str) -> bool:
 
 
 def _with_samples(node: DatasetNode, written: tuple[Attr, ...], book: DimBook) -> tuple[Attr, ...]:
-    """CF's attribute of the lengths of rows: the dimension of their values."""
+    """Return CF's attribute of the lengths of rows: the dimension of their values."""
     if node.owner is None or not _is_row_part(node, "count"):
         return written
     written = tuple(attr for attr in written if attr.name != SAMPLE_DIMENSION)
@@ -391,7 +392,8 @@ def _with_samples(node: DatasetNode, written: tuple[Attr, ...], book: DimBook) -
 
 
 def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None]) -> Flat | None:
-    """What `to_header` would make of a tree that has other attributes, numbers of records or more datasets than `flat`.
+    """Return what `to_header` would make of a tree that has other attributes, numbers of records or more datasets than
+    `flat`.
 
     The cost is that of the objects that changed. Variables that were there keep the begins that they have in `flat`.
 
@@ -467,7 +469,7 @@ def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None])
 
 
 def _without(flat: Flat, removed: dict[int, DatasetNode]) -> Flat | None:
-    """What is left when plain datasets of the root go; None if that may change the dimensions of others.
+    """Return what is left when plain datasets of the root go; None if that may change the dimensions of others.
 
     They do not where all of a variable's dimensions are those of one before it, and its name is that of none.
     """
@@ -490,7 +492,7 @@ def _without(flat: Flat, removed: dict[int, DatasetNode]) -> Flat | None:
 
 
 def _attrs_of(flat: Flat, node: DatasetNode, old: Var, numrecs: int, *, resized: bool) -> tuple[Attr, ...] | None:
-    """All attributes of a variable; None if it differs in more."""
+    """Return all attributes of a variable; None if it differs in more."""
     if flat.book is None:
         return None if resized else _attrs_of_numbers(node, old, flat.header.dims)
     var = _variable_of(node, flat.book, numrecs)
@@ -499,7 +501,7 @@ def _attrs_of(flat: Flat, node: DatasetNode, old: Var, numrecs: int, *, resized:
 
 
 def _attrs_of_numbers(node: DatasetNode, var: Var, dims: tuple[Dim, ...]) -> tuple[Attr, ...] | None:
-    """All attributes of a variable that was read, and changed in them alone; None if more is to be known of it.
+    """Return all attributes of a variable that was read, and changed in them alone; None if more is to be known of it.
 
     Parameters
     ----------
@@ -519,7 +521,7 @@ def _attrs_of_numbers(node: DatasetNode, var: Var, dims: tuple[Dim, ...]) -> tup
 def _added(
     flat: Flat, tree: Tree, nodes: list[DatasetNode], numrecs: int
 ) -> tuple[tuple[Dim, ...], tuple[Var, ...]] | None:
-    """All dimensions, and the variables of new datasets; None if they may change what there is.
+    """Return all dimensions, and the variables of new datasets; None if they may change what there is.
 
     Only datasets of fixed shape in the root are known not to: scales give axes of others their dimension, and records
     move those of others.
@@ -555,7 +557,7 @@ def _added(
 def _resized(
     flat: Flat, tree: Tree, resized: dict[DatasetNode, int]
 ) -> tuple[dict[int, int], int, dict[int, DatasetNode]] | None:
-    """How many datasets have each number of records now, the largest, and the datasets whose marker tells it.
+    """Return how many datasets have each number of records now, the largest, and the datasets whose marker tells it.
 
     None if it is that of any other dataset that changes, because the file has more or fewer records.
     """

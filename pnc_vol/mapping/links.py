@@ -1,4 +1,4 @@
-"""Members of a group that are no objects of their own: soft, external and second hard links; and named types.
+"""Some members of a group are no objects of their own: soft, external and second hard links; and named types.
 
 Knows: the tree, the global marker's ``links``. Does not know: other files.
 
@@ -70,7 +70,7 @@ class TypeNode(Node):
 
 
 def entries(tree: Tree) -> Iterator[tuple[GroupNode, str, Any]]:
-    """All links of a tree: the group, the name, the entry."""
+    """Yield all links of a tree: the group, the name, the entry."""
     for group in walk(tree.root):
         if isinstance(group, GroupNode) and group.links:
             for name, entry in group.links.items():
@@ -97,7 +97,7 @@ def remove(node: GroupNode | DatasetNode) -> None:
 
 
 def dump_links(tree: Tree) -> dict[str, Any]:
-    """The links of a tree, by path, as the global marker holds them."""
+    """Return the links of a tree, by path, as the global marker holds them."""
     found: dict[str, Any] = {}
     for group, name, entry in entries(tree):
         path = f"{'' if group.parent is None else group.path}/{name}"
@@ -128,7 +128,7 @@ def read_links(tree: Tree, marker: Any, findings: list[str]) -> None:
 
 
 def read_orders(tree: Tree, orders: Any, findings: list[str]) -> None:
-    """In which order the members of some groups are listed."""
+    """Read in which order the members of some groups are listed."""
     if not isinstance(orders, dict):
         findings.append("the file: listed of its marker is not an object; it is ignored")
         return

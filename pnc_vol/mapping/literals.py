@@ -1,4 +1,4 @@
-"""Values of types that NetCDF attributes cannot have, as JSON text: compounds, arrays of varying length, references...
+"""Values of types that NetCDF attributes cannot have are JSON text: compounds, arrays of varying length, references.
 
 Knows: dtypes and their values, the marker of such an attribute. Does not know: names, owners, headers.
 
@@ -37,7 +37,7 @@ MAX_RANK = 32
 def to_attr(
     name: str, dtype: Dtype, shape: tuple[int, ...] | None, value: NDArray[Any] | None
 ) -> tuple[Attr, dict[str, Any]]:
-    """As `attribute_encoding.to_attr`, for a value that is JSON text."""
+    """Do as `attribute_encoding.to_attr` does, for a value that is JSON text."""
     marker = {"type": "json", "dtype": describe(dtype)}
     if shape is None or value is None:
         return Attr(name, CHAR, 0, b""), {**marker, "null": True}
@@ -48,7 +48,8 @@ def to_attr(
 
 
 def from_attr(attr: Attr, marker: Mapping[str, Any]) -> tuple[Dtype, tuple[int, ...] | None, NDArray[Any] | None]:
-    """As `attribute_encoding.from_attr`; whatever does not fit is a ValueError, or another error of `from_text`."""
+    """Do as `attribute_encoding.from_attr` does; whatever does not fit is a ValueError, or another error of
+    `from_text`."""
     described = undescribe(marker.get("dtype"))
     if described is None or attr.type != CHAR:
         raise ValueError("dtype")
@@ -65,7 +66,7 @@ def from_attr(attr: Attr, marker: Mapping[str, Any]) -> tuple[Dtype, tuple[int, 
 
 
 def literal(value: Any, wanted: Dtype) -> NDArray[Any]:
-    """What the user gives for an attribute, as an array of `wanted`.
+    """Return what the user gives for an attribute, as an array of `wanted`.
 
     Raises
     ------
@@ -87,7 +88,7 @@ def literal(value: Any, wanted: Dtype) -> NDArray[Any]:
 
 
 def to_text(values: NDArray[Any], dtype: Dtype) -> str:
-    """An array of `dtype` as JSON.
+    """Return an array of `dtype` as JSON.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ def to_text(values: NDArray[Any], dtype: Dtype) -> str:
 
 
 def _listed(values: Any, dtype: Dtype, axes: int) -> Any:
-    """The items of an array of so many axes; an item may be an array itself."""
+    """Return the items of an array of so many axes; an item may be an array itself."""
     if axes <= 0:
         return _one(values, dtype)
     return [_listed(item, dtype, axes - 1) for item in values]
@@ -138,7 +139,7 @@ def _one(value: Any, dtype: Dtype) -> Any:
 
 
 def from_text(text: str, dtype: Dtype, shape: tuple[int, ...]) -> NDArray[Any]:
-    """The array of `dtype` and `shape` that `to_text` was given.
+    """Return the array of `dtype` and `shape` that `to_text` was given.
 
     Raises
     ------

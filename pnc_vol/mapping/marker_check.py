@@ -1,4 +1,4 @@
-"""Do markers speak of what is there? All that can be said of a header's markers, for who checks a file.
+"""The marker check finds whether the markers of a header speak of what is there, for who checks a file.
 
 Knows: what `unflatten` finds, which keys there are. Does not know: bytes, files, values.
 
@@ -35,7 +35,7 @@ ATTRIBUTE_KEYS = frozenset(
 
 
 def warning(sentence: str) -> Finding:
-    """A sentence about markers as a finding; it has no one place in the file."""
+    """Return a sentence about markers as a finding; it has no one place in the file."""
     return Finding("warning", -1, MARKER, None, sentence)
 
 
@@ -67,7 +67,7 @@ def _nodes(tree: Tree) -> Iterator[Node]:
 
 
 def _odd_keys(header: Header) -> Iterator[str]:
-    """Unknown keys, keys that are there twice, or that name attributes that are not there."""
+    """Yield unknown keys, keys that are there twice, or that name attributes that are not there."""
     owners = [("the file", header.attrs, FILE_KEYS)]
     owners += [(f"variable {shown(var.name)}", var.attrs, VARIABLE_KEYS) for var in header.vars]
     for where, attrs, known in owners:

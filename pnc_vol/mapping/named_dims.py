@@ -1,4 +1,4 @@
-"""Dimensions that a program names, as NetCDF programs do it: they are declared, and axes are given by their names.
+"""A program names dimensions, as NetCDF programs do: it declares them, and gives the axes by their names.
 
 Knows: dimensions that were declared, axes, coordinate variables. Does not know: which dimension an axis gets when the
 header is made (`mapping.dimensions`), files.
@@ -126,7 +126,7 @@ def _checked(node: DatasetNode, names: Sequence[str]) -> tuple[tuple[str, str | 
 
 
 def _coordinate(node: Any) -> DatasetNode | None:
-    """What stands in the root under the name of a dimension, if it is its coordinate variable."""
+    """Return what stands in the root under the name of a dimension, if it is its coordinate variable."""
     if type(node) is DatasetNode and node.scale is not None and len(node.shape or ()) == 1:
         return node
     return None

@@ -1,4 +1,4 @@
-"""Paths and attribute names of HDF5 as names of NetCDF, and the attribute that says what names cannot.
+"""Paths and attribute names of HDF5 become names of NetCDF, and an attribute says what names cannot.
 
 Knows: which names each side allows, how a name is bent to fit, how collisions are told apart. Does not know: trees,
 headers, markers; who calls puts the true name into a marker wherever `dataset_name` would not give it back.
@@ -75,7 +75,7 @@ def legal_name(name: str) -> str:
 
 
 def _shortened(bent: str, name: str, room: int = _LONGEST) -> str:
-    """`bent` in at most `room` bytes, its end replaced by a digest of `name` if it is too long."""
+    """Return `bent` in at most `room` bytes, its end replaced by a digest of `name` if it is too long."""
     coded = bent.encode("utf-8", "surrogateescape")
     if len(coded) <= room:
         return bent
@@ -119,7 +119,7 @@ class NameBook:
 
 
 def variable_name(path: str, separator: str) -> str:
-    """The name that a variable for the object at `path` would like to have.
+    """Return the name that a variable for the object at `path` would like to have.
 
     Examples
     --------
@@ -130,14 +130,14 @@ def variable_name(path: str, separator: str) -> str:
 
 
 def is_member_name(name: object) -> bool:
-    """True if `name` can be one step of a path."""
+    """Return True if `name` can be one step of a path."""
     if not isinstance(name, str) or not name or name in (".", "..") or "/" in name or "\0" in name:
         return False
     return is_text(name)
 
 
 def is_text(value: object) -> bool:
-    """True for a text that has bytes; JSON can also spell half a surrogate pair, which has none.
+    """Return True for a text that has bytes; JSON can also spell half a surrogate pair, which has none.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def is_text(value: object) -> bool:
 
 
 def dataset_name(variable: str) -> str:
-    """The name in the root group of a variable that has no marker.
+    """Return the name in the root group of a variable that has no marker.
 
     Examples
     --------
@@ -175,7 +175,7 @@ DEEPEST = 1000
 
 
 def split_path(path: object) -> list[str] | None:
-    """The steps of an absolute path; None if it is not one."""
+    """Return the steps of an absolute path; None if it is not one."""
     if not isinstance(path, str) or not path.startswith("/"):
         return None
     steps = path[1:].split("/")
@@ -262,13 +262,13 @@ class About:
 
 
 def shown(value: object) -> str:
-    """A value of a file as it may appear in a message: short, printable."""
+    """Return a value of a file as it may appear in a message: short, printable."""
     text = ascii(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def dump_marker(marker: Mapping[str, Any]) -> Attr:
-    """The attribute that holds `marker`.
+    """Return the attribute that holds `marker`.
 
     Examples
     --------
@@ -280,7 +280,7 @@ def dump_marker(marker: Mapping[str, Any]) -> Attr:
 
 
 def marker_attr(attrs: Iterable[Attr]) -> Attr | None:
-    """The attribute that is the marker of an object; None if it has none.
+    """Return the attribute that is the marker of an object; None if it has none.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def marker_attr(attrs: Iterable[Attr]) -> Attr | None:
 
 
 def load_marker(attr: Attr, where: str, findings: list[str]) -> Marker:
-    """The marker that an attribute holds; empty, with a finding, if it is none.
+    """Return the marker that an attribute holds; empty, with a finding, if it is none.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""References: values that name an object of the same file, or elements of one.
+"""A reference is a value that names an object of the same file, or elements of one.
 
 Knows: paths, selections as JSON. Does not know: files; `api` turns a reference into the object.
 

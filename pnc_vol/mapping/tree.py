@@ -1,4 +1,4 @@
-"""The HDF5 view of a file, in memory: groups, datasets, attributes, scales.
+"""The tree is the HDF5 view of a file in memory: groups, datasets, attributes, scales.
 
 Knows: HDF5's objects. Does not know: headers, bytes, files, requests. `mapping.flatten` turns a tree into a
 header and back; the objects of `api` refer to its nodes; `queue` knows the data of a node by its `uid`.
@@ -101,7 +101,7 @@ class GroupNode(Node):
     order: dict[str, None] | None = None
 
     def listed(self) -> list[str]:
-        """The names of all members, in the order in which they are listed."""
+        """Return the names of all members, in the order in which they are listed."""
         names = {**self.children, **self.links} if self.links else self.children
         if self.order is None:
             return sorted(names)
@@ -180,7 +180,7 @@ class DatasetNode(Node):
         self.parts[name] = part
 
     def seen_axes(self) -> list[Axis]:
-        """The axes, for reading: changes are lost unless `axes` was used before."""
+        """Return the axes, for reading: changes are lost unless `axes` was used before."""
         return self.made_axes or [Axis(label, [], name) for label, name in self.names]
 
     @property
@@ -248,7 +248,7 @@ class Tree:
         """The layout of the data, if they do not lie as the NetCDF classic format has them; see `layout.registry`."""
 
     def renew_lock(self) -> None:
-        """In a forked child: a thread that is not there may have held the lock of what is not made yet."""
+        """Renew the lock in a forked child: a thread that is not there may have held it."""
         unread = getattr(self.datasets, "unread", None)
         if unread is not None:
             unread.lock = Lock()
@@ -311,7 +311,7 @@ class Tree:
     def add_plain(
         self, parent: GroupNode, name: str, element: Element, shape: Shape, maxshape: Limits = None
     ) -> DatasetNode:
-        """As `add_dataset` for numbers, in fewer steps."""
+        """Do as `add_dataset` does for numbers, in fewer steps."""
         node = parent.children[name] = self._new(parent, name, element, shape, maxshape, None)
         if parent.order is not None:
             parent.note(name)
@@ -320,7 +320,7 @@ class Tree:
     def _new(
         self, parent: Any, name: str, element: Element, shape: Shape | None, maxshape: Limits, fillvalue: bytes | None
     ) -> DatasetNode:
-        """A new dataset; nothing else changes in the header if it is in the root, where it names no group."""
+        """Return a new dataset; nothing else changes in the header if it is in the root, where it names no group."""
         uid, names = self.next_uid, _NAMELESS[len(shape or ())]
         node = DatasetNode(self, name, parent, (), uid, element, shape, maxshape, fillvalue, names)
         self.next_uid, self.datasets[uid] = uid + 1, node
@@ -449,7 +449,7 @@ class Adding:
 
 
 def walk(node: GroupNode | DatasetNode) -> Iterator[GroupNode | DatasetNode]:
-    """The node and all below it, parts of datasets included, parents first, in creation order; any depth."""
+    """Yield the node and all below it, parts of datasets included, parents first, in creation order; any depth."""
     stack = [node]
     while stack:
         node = stack.pop()
@@ -556,7 +556,7 @@ class Unread:
         self.children.update(zip(names, uids, strict=True))  # type: ignore[arg-type]
 
     def node(self, uid: int) -> Any:
-        """The dataset of that uid; made if it is not."""
+        """Return the dataset of that uid; made if it is not."""
         datasets = self.datasets
         with self.lock:
             found = _get(datasets, uid)
@@ -603,7 +603,7 @@ def attach_scales(node: DatasetNode, visible: Iterable[int], coordinates: Mappin
 
 
 def itemsizes_of(datasets: Mapping[int, DatasetNode], uids: Iterable[int]) -> list[int]:
-    """Bytes of an element of some datasets in the file; none is made for that.
+    """Return bytes of an element of some datasets in the file; none is made for that.
 
     Examples
     --------
@@ -621,7 +621,7 @@ def itemsizes_of(datasets: Mapping[int, DatasetNode], uids: Iterable[int]) -> li
 
 
 def lengths_of(datasets: dict[int, DatasetNode]) -> dict[int, int]:
-    """How many datasets have each number of records; none is made for that.
+    """Return how many datasets have each number of records; none is made for that.
 
     Examples
     --------
@@ -643,7 +643,7 @@ def lengths_of(datasets: dict[int, DatasetNode]) -> dict[int, int]:
 
 
 def fillvalue_of(datasets: Mapping[int, DatasetNode], uid: int) -> bytes | None:
-    """The fill value of a dataset, which is not made for that: what is looked at closely is made at once."""
+    """Return the fill value of a dataset, which is not made for that: what is looked at closely is made at once."""
     found = _get(datasets, uid)
     return None if type(found) is tuple else found.fillvalue
 

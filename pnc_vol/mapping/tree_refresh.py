@@ -57,7 +57,7 @@ def refresh_tree(tree: Tree, new: Tree) -> None:
 
 
 def _all(tree: Tree) -> list[Any]:
-    """All nodes, named types included."""
+    """Return all nodes, named types included."""
     nodes: list[Node] = list(walk(tree.root))
     for group in [node for node in nodes if isinstance(node, GroupNode)] if tree.links else ():
         nodes += [entry for entry in group.links.values() if isinstance(entry, TypeNode)]
@@ -65,7 +65,7 @@ def _all(tree: Tree) -> list[Any]:
 
 
 def _with(value: Any, kept: dict[int, Node]) -> Any:
-    """The value with nodes of the old tree in the place of new ones."""
+    """Return the value with nodes of the old tree in the place of new ones."""
     if isinstance(value, Node):
         return kept.get(id(value), value)
     if isinstance(value, Axis):

@@ -168,7 +168,7 @@ class _TreeReader:
                 self._group(steps)
 
     def _group(self, steps: list[str]) -> GroupNode | None:
-        """The group at a path, made if need be; None if a dataset is in the way."""
+        """Return the group at a path, made if need be; None if a dataset is in the way."""
         group = self.tree.root
         for depth, step in enumerate(steps):
             # The entry of a dataset that is not made is in the way as it is.
@@ -230,7 +230,7 @@ class _TreeReader:
                 taken.add(name)
 
     def _is_special(self, attrs: tuple[Attr, ...]) -> bool:
-        """Whether a variable with these attributes needs a closer look."""
+        """Return whether a variable with these attributes needs a closer look."""
         found = self.special.get(id(attrs))
         if found is None:
             found = self.special[id(attrs)] = any(attr[0] in SPECIAL for attr in attrs)
@@ -362,7 +362,7 @@ class _TreeReader:
         return element, visible, shown_names, shape, None
 
     def _mark_shape(self, node: DatasetNode, marker: Marker) -> None:
-        """What the marker says of the shape, if the variable can have it."""
+        """Note what the marker says of the shape, if the variable can have it."""
         if marker.get("null") is True or "shape" in marker:
             shape = marker.get("shape")
             record = marker.get("record") is True
@@ -427,7 +427,7 @@ class _TreeReader:
 
 
 def _plan_key(var: Var, marker: Marker) -> Any:
-    """What `_TreeReader._plan` depends on; variables that differ in nothing of it share a plan."""
+    """Return what `_TreeReader._plan` depends on; variables that differ in nothing of it share a plan."""
     typed = [(key, marker[key]) for key in TYPE_KEYS if key in marker]
     if not all(isinstance(value, str) for _, value in typed):
         return id(var)
@@ -435,7 +435,7 @@ def _plan_key(var: Var, marker: Marker) -> Any:
 
 
 def _is_empty_shape(shape: Any, record: bool) -> bool:
-    """True for the shape of a dataset without elements."""
+    """Return True for the shape of a dataset without elements."""
     if not isinstance(shape, list) or not 0 < len(shape) <= MAX_RANK:
         return False
     if not all(type(n) is int and 0 <= n < 1 << 63 for n in shape):
@@ -532,7 +532,7 @@ def _wanted(node: DatasetNode) -> list[Part]:
 
 
 def _parts(node: DatasetNode, marker: Marker, loose: dict[str, DatasetNode]) -> dict[str, DatasetNode] | None:
-    """The parts of a dataset by name; none for an empty one, None if they do not fit."""
+    """Return the parts of a dataset by name; none for an empty one, None if they do not fit."""
     if marker.get("null") is True:
         node.shape = None
         return {}
@@ -572,7 +572,7 @@ def _whole(node: DatasetNode, marker: Marker) -> bool:
 
 
 def _above(node: DatasetNode, part: DatasetNode) -> bool:
-    """True if `part` is the dataset itself or one that it belongs to."""
+    """Return True if `part` is the dataset itself or one that it belongs to."""
     at: DatasetNode | None = node
     while at is not None:
         if at is part:

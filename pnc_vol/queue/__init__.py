@@ -1,4 +1,4 @@
-"""What is posted to a file and not written: requests, the queue, its stores.
+"""The queue holds what is posted to a file and not written: requests, and the stores that keep their bytes.
 
 ===================  =============================================================================
 `request`            the handle that a user holds on to

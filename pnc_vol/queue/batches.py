@@ -1,4 +1,4 @@
-"""Posted bytes with their rows: what every queue store makes, and what a flush writes.
+"""A batch has posted bytes with their rows: every queue store makes batches, and a flush writes them.
 
 Knows: rows, memory. Does not know: variables' places, headers, ranks, stores.
 
@@ -91,7 +91,7 @@ class Listed(NamedTuple):
     itemsize: int
 
     def rows(self) -> Rows:
-        """The same as rows."""
+        """Return the same as rows."""
         return make_rows(self.request, self.runs, self.address, self.itemsize)
 
 
@@ -100,7 +100,7 @@ Item = Rows | Listed
 
 
 def make_rows(request: int, runs: Runs, address: int, itemsize: int) -> Rows:
-    """Rows of runs whose data lie one after another from `address` on."""
+    """Return rows of runs whose data lie one after another from `address` on."""
     rows = np.empty((len(runs.start), COLUMNS), np.int64)
     rows[:, 0] = request
     rows[:, 1] = runs.start
@@ -160,7 +160,7 @@ LONG_LIST = 1 << 12
 
 
 def compact(runs: Runs) -> Runs:
-    """The same runs; the lengths without memory of their own if they are all equal.
+    """Return the same runs; the lengths without memory of their own if they are all equal.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class Lists:
         self._parts: dict[int, tuple[Runs, list[Runs]]] = {}
 
     def parts(self, runs: Runs) -> list[Runs]:
-        """The runs in lists of `MOST_RUNS` at most, the same ones each time."""
+        """Return the runs in lists of `MOST_RUNS` at most, the same ones each time."""
         n = len(runs.start)
         if n <= MOST_RUNS:
             return [runs]
@@ -202,7 +202,7 @@ class Lists:
         return found[1]
 
     def cost(self, runs: Runs) -> int:
-        """What a post of these runs is charged with beside its values."""
+        """Return what a post of these runs is charged with beside its values."""
         parts = self.parts(runs)
         return LIST_COST * len(parts) + sum(_nbytes(part) for part in parts if id(part) not in self._known)
 
@@ -227,12 +227,12 @@ class Lists:
         self.nbytes = nbytes
 
     def close(self) -> dict[int, list[Listed]]:
-        """The open ones, which are in a closed batch from now on."""
+        """Return the open ones, which are in a closed batch from now on."""
         closed, self.open = self.open, {}
         return closed
 
     def recount(self, left: Iterable[Listed]) -> None:
-        """After a flush: only these wait."""
+        """Count again after a flush: only these wait."""
         items = list(left)
         self._known = {id(item.runs): item.runs for item in items}
         self._parts = {}
@@ -270,37 +270,37 @@ class Batch(Protocol):
         """Bytes that `load` needs room for."""
 
     def uids(self) -> list[int]:
-        """The variables that have rows here."""
+        """Return the variables that have rows here."""
 
     def rows(self, uid: int) -> Rows:
-        """The rows of one variable, in posting order; none if it has none here."""
+        """Return the rows of one variable, in posting order; none if it has none here."""
 
     def items(self, uid: int) -> Sequence[Item]:
-        """What `rows` says, in parts, lists of runs as they are."""
+        """Return what `rows` says, in parts, lists of runs as they are."""
 
     def sizes(self, uid: int) -> list[int]:
-        """The runs of each of the `items`, without looking at them."""
+        """Return the runs of each of the `items`, without looking at them."""
 
     def keep(self, rows: Mapping[int, Rows]) -> Batch:
-        """The same bytes with other rows."""
+        """Return the same bytes with other rows."""
 
     def change(self, rows: Mapping[int, Rows]) -> Batch:
-        """The same bytes with other rows of some variables; a variable that has none left is gone."""
+        """Return the same bytes with other rows of some variables; a variable that has none left is gone."""
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        """``target[t:t+n] = bytes[a:a+n]`` for each piece; pieces are whole elements of one variable."""
+        """Do ``target[t:t+n] = bytes[a:a+n]`` for each piece; pieces are whole elements of one variable."""
 
     def load(self, room: Bytes) -> Bytes:
-        """All bytes, indexed by address; `room` may be used to hold them."""
+        """Return all bytes, indexed by address; `room` may be used to hold them."""
 
 
 def posted(batches: Sequence[Batch]) -> set[int]:
-    """The requests that have rows."""
+    """Return the requests that have rows."""
     return {number for batch in batches for uid in batch.uids() for number in batch.rows(uid)[:, 0].tolist()}
 
 
 def without(batches: Sequence[Batch], requests: set[int]) -> tuple[list[Batch], int]:
-    """The batches without the rows of some requests, and how many rows these had."""
+    """Return the batches without the rows of some requests, and how many rows these had."""
     gone = 0
     left: list[Batch] = []
     numbers = np.fromiter(requests, np.int64, len(requests))
@@ -354,7 +354,7 @@ class RowsOf:
 
 
 def changed(rows: Mapping[int, Rows], others: Mapping[int, Rows]) -> dict[int, Rows]:
-    """Rows by variable, with others of some; a variable that has none left is gone."""
+    """Return rows by variable, with others of some; a variable that has none left is gone."""
     return {uid: found for uid, found in (dict(rows) | dict(others)).items() if len(found)}
 
 

@@ -1,4 +1,4 @@
-"""The memory store: posted bytes in one arena, in file form, appended in the order of posting.
+"""The memory store keeps posted bytes in one arena, in file form, appended in the order of posting.
 
 Knows: rows, lists of runs, arrays. Does not know: files, variables' places, ranks.
 
@@ -94,7 +94,7 @@ class MemoryStore(Store):
         return self._room_for(self.position)
 
     def _room_for(self, end: int) -> Bytes:
-        """The arena, which has `end` bytes at least: few at first, then the budget.
+        """Return the arena, which has `end` bytes at least: few at first, then the budget.
 
         The system gives memory for what was touched only, but in pages of up to 2 MiB, which it clears.
         """
@@ -110,7 +110,7 @@ class MemoryStore(Store):
         return arena
 
     def _arena_of(self, element: Element) -> npt.NDArray[Any]:
-        """The arena as elements of a type, kept: a view made for each post would take a tenth of its time."""
+        """Return the arena as elements of a type, kept: a view made for each post would take a tenth of its time."""
         found = self._typed.get(element.nc_type)
         if found is None:
             whole = self._room_for(self.position)
@@ -159,7 +159,8 @@ class MemoryStore(Store):
     def _begin_stretch(
         self, node: DatasetNode, request: int, values: npt.NDArray[Any], start: Any, number: int, step: int
     ) -> bool:
-        """As `put_run`; the values go to the arena at once, and later ones of this type may be staged behind them."""
+        """Do as `put_run` does; the values go to the arena at once, and later ones of this type may be staged behind
+        them."""
         if self._staged:
             self._settle()
         element, backlog, uid, count = node.element, self.backlog, node.uid, values.size
@@ -294,7 +295,7 @@ class MemoryStore(Store):
         return listed and uid not in self.backlog.tables
 
     def _make_way(self, uid: int, found: Runs | None) -> None:
-        """Before a post of rows where there are lists, or the other way round."""
+        """Close rows before a post of lists, or lists before one of rows."""
         if uid in self.backlog.lists.open:
             if found is None and not self._expand(uid):
                 self.close_batch()
@@ -347,7 +348,7 @@ class MemoryStore(Store):
         return rows - sum(len(item.runs.start) for item in listed)
 
     def _listed(self) -> list[Listed]:
-        """The lists of the closed batches."""
+        """Return the lists of the closed batches."""
         # Asked at every flush: not by variable, of which there may be very many.
         found = [cast(MemoryBatch, batch).listed for batch in self.batches]
         return [item for listed in found for items in listed.values() for item in items]
@@ -366,7 +367,8 @@ class MemoryStore(Store):
 
 
 def _packed(request: int, start: Any, count: int, address: int, itemsize: int, number: int, step: int) -> bytes:
-    """Rows of equal length, one behind the other, `step` elements from one to the next, or each from its own start."""
+    """Return rows of equal length, one behind the other, `step` elements from one to the next, or each from its own
+    start."""
     nbytes = count * itemsize
     if number < _BY_NUMPY and type(start) is int:
         each = range(number)

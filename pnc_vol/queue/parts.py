@@ -1,4 +1,4 @@
-"""A write in parts that fit memory: some of its elements, and the runs where they go.
+"""A large write is posted in parts that fit memory: some of its elements, and the runs where they go.
 
 Knows: selections, runs, arrays. Does not know: files, variables' places, the queue.
 
@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 
 
 def run_elements(selection: Selection) -> int:
-    """Elements of one run, at most; runs that an index array joins count as several.
+    """Return the number of elements of one run, at most; runs that an index array joins count as several.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def run_elements(selection: Selection) -> int:
 def parts(
     selection: Selection, values: Array, *, record: bool, most_elements: int, most_runs: int
 ) -> Iterator[tuple[Runs, Array]]:
-    """A write in parts.
+    """Yield a write in parts.
 
     Parameters
     ----------
@@ -79,14 +79,14 @@ def parts(
 
 
 def _cut(one: Runs, inner: int) -> Runs:
-    """A single run, cut at the multiples of `inner`."""
+    """Return a single run, cut at the multiples of `inner`."""
     start, end = int(one.start[0]), int(one.start[0] + one.length[0])
     low = np.maximum(np.arange(start // inner, (end - 1) // inner + 1, dtype=np.int64) * inner, start)
     return Runs(low, np.diff(low, append=end))
 
 
 def _few(some: Runs, part: Array, most_runs: int) -> Iterator[tuple[Runs, Array]]:
-    """A part in parts of at most so many runs, however long each of them is."""
+    """Yield a part in parts of at most so many runs, however long each of them is."""
     number = len(some.start)
     if number <= most_runs:
         yield some, part
@@ -98,7 +98,7 @@ def _few(some: Runs, part: Array, most_runs: int) -> Iterator[tuple[Runs, Array]
 
 
 def _boxes(selection: Selection, values: Array, limit: int) -> Iterator[tuple[Selection, Array]]:
-    """A hyperslab, with or without an index array, in hyperslabs of at most `limit` elements."""
+    """Yield a hyperslab, with or without an index array, in hyperslabs of at most `limit` elements."""
     for block in blocks(selection.count, 1, limit):
         size = tuple(along.stop - along.start for along in block)
         index = selection.index
@@ -112,7 +112,7 @@ def _boxes(selection: Selection, values: Array, limit: int) -> Iterator[tuple[Se
 
 
 def pieces(values: Array, limit: int) -> Iterator[tuple[int, Array]]:
-    """The array in C order, in parts of at most `limit` elements, with the number of each part's first element.
+    """Yield the array in C order, in parts of at most `limit` elements, with the number of each part's first element.
 
     Parts are views; a part that has several rows is not contiguous if the array is not.
     """

@@ -1,4 +1,4 @@
-"""The posted requests of one file, in the order in which they were posted, within a budget of bytes.
+"""The queue has the posted requests of one file, in the order in which they were posted, within a budget of bytes.
 
 Knows: the backlog, stores, the spill file. Does not know: what a store does with bytes, variables' places, headers,
 ranks, or who posts.
@@ -131,7 +131,8 @@ class Queue:
 
     @contextmanager
     def in_memory(self) -> Iterator[None]:
-        """What is posted meanwhile stays in memory, whatever the store: it is posted for a flush that has begun."""
+        """Yield what is posted meanwhile stays in memory, whatever the store: it is posted for a flush that has
+        begun."""
         before, declared = self.store, self.declared
         self.fall_back()
         self._declare(self.memory.capabilities)
@@ -186,18 +187,18 @@ class Queue:
         self.store.close_batch()
 
     def has(self, uid: int) -> bool:
-        """Whether a variable has posted rows."""
+        """Return whether a variable has posted rows."""
         backlog = self.backlog
         if uid in backlog.tables or uid in backlog.lists.open:
             return True
         return bool(backlog.closed) and any(uid in batch.uids() for batch in backlog.closed)
 
     def holds(self, request: int) -> bool:
-        """Whether a request has posted rows."""
+        """Return whether a request has posted rows."""
         return any(request in batch.rows(uid)[:, 0] for batch in self.batches() for uid in batch.uids())
 
     def batches(self) -> list[Batch]:
-        """All batches in the order of posting; the open one is closed."""
+        """Return all batches in the order of posting; the open one is closed."""
         backlog = self.backlog
         if backlog.tables or backlog.lists.open:
             self.close_batch()
@@ -207,7 +208,7 @@ class Queue:
         return backlog.closed
 
     def replace(self, left: list[Batch]) -> None:
-        """After batches were written: what is left of them, in order."""
+        """Keep, in order, what is left of the batches after they were written."""
         backlog = self.backlog
         backlog.closed = closed = [batch for batch in left if batch.uids()]
         rows = 0
@@ -218,7 +219,8 @@ class Queue:
         backlog.rows = rows
 
     def weight(self) -> tuple[int, int]:
-        """Runs and bytes that a flush would write, when the open batch was closed; spilled ones are not counted."""
+        """Return runs and bytes that a flush would write, when the open batch was closed; spilled ones are not
+        counted."""
         weights = [store.weight() for store in self.stores]
         return self.backlog.rows + sum(runs for runs, _ in weights), sum(nbytes for _, nbytes in weights)
 
@@ -277,7 +279,7 @@ class Queue:
     # ------------------------------------------------------------------------- the course of a flush
 
     def about_to_flush(self) -> list[Batch]:
-        """A flush begins; returns what it is to write.
+        """Begin a flush; return what it is to write.
 
         Raises
         ------
@@ -298,14 +300,14 @@ class Queue:
             store.about_to_write(header)
 
     def after_flush(self) -> None:
-        """What was written is in the file, header included: if nothing is left, posts go to the first store again."""
+        """Note that data and header are in the file: if nothing is left, posts go to the first store again."""
         if len(self.stores) > 1 and self.empty:
             # Whatever comes between, an interrupt too: nothing is posted to a store that is half begun anew.
             self._use(self.memory)
             self._use(next((store for store in self.stores[:-1] if store.after_flush()), self.memory))
 
     def hints(self) -> dict[str, str]:
-        """Hints of the burst buffer in force, by PnetCDF's names."""
+        """Return hints of the burst buffer in force, by PnetCDF's names."""
         return {"nc_burst_buf": "disable"} | self.stores[0].hints()
 
     def close(self, *, flushed: bool = True) -> None:
@@ -327,7 +329,8 @@ class Queue:
     # --------------------------------------------------------------------------------- reading back
 
     def reaching(self, uid: int, low: int, high: int, before_request: int | None = None) -> list[tuple[Batch, Rows]]:
-        """What is posted of a variable's elements from `low` to `high`: rows, with the batch that has their bytes.
+        """Return what is posted of a variable's elements from `low` to `high`: rows, with the batch that has their
+        bytes.
 
         In the order of posting, copied; only of requests with a smaller number than `before_request`.
         """

@@ -1,4 +1,4 @@
-"""The handle of one posted request.
+"""A `Request` is the handle of one posted request.
 
 Knows: its number. Does not know: how it is carried out, and what became of it; it asks the session.
 """
@@ -100,7 +100,7 @@ class Request:
         return self.array
 
     def test(self) -> bool:
-        """True once the request is done or cancelled; never waits."""
+        """Return True once the request is done or cancelled; never waits."""
         return self.status in ("done", "cancelled")
 
     def cancel(self) -> None:
@@ -114,7 +114,7 @@ class Request:
         self._session.cancel([self])
 
     def of(self, session: Any) -> bool:
-        """Whether it was posted to this session; another handle of the same file shares what is posted.
+        """Return whether it was posted to this session; another handle of the same file shares what is posted.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Request:
 
 
 def as_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The array that a posted read fills: `out` if it fits, else a new one.
+    """Return the array that a posted read fills: `out` if it fits, else a new one.
 
     Raises
     ------

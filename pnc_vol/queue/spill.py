@@ -1,4 +1,4 @@
-"""The spill file: where what memory does not hold is kept until the flush.
+"""The spill file keeps what memory does not hold until the flush.
 
 Knows: batches, one driver. Does not know: variables' places, headers, ranks, who posts.
 
@@ -48,7 +48,7 @@ class SpillFile:
         self._end = 0
 
     def take(self, batches: Sequence[Batch], data: Bytes) -> list[Batch]:
-        """The same batches, with their rows and bytes in the file.
+        """Return the same batches, with their rows and bytes in the file.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class SpillFile:
         return spilled
 
     def take_rows(self, batches: Sequence[Batch]) -> list[Batch]:
-        """The same batches, with their rows in the file; their bytes stay where they are.
+        """Return the same batches, with their rows in the file; their bytes stay where they are.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class SpillFile:
         return spilled
 
     def retain(self, left: Sequence[Batch]) -> None:
-        """Of the batches that have rows in it only these are left: without any the file is emptied."""
+        """Keep only these of the batches that have rows in it: without any the file is emptied."""
         if not left and self._end and self._driver is not None:
             self._end = 0
             self._driver.resize(0)
@@ -153,7 +153,7 @@ class _InFile(RowsOf):
         return [self.where[uid][1]] if uid in self.where else super().sizes(uid)
 
     def with_rows(self, where: Mapping[int, tuple[int, int]], rows: Mapping[int, Rows]) -> Batch:
-        """The same bytes, with these rows in the file and those in memory."""
+        """Return the same bytes, with these rows in the file and those in memory."""
         raise NotImplementedError
 
     def keep(self, rows: Mapping[int, Rows]) -> Batch:

@@ -1,4 +1,4 @@
-"""Queue stores: where posted bytes are kept until they are written. The protocol, and the register of names.
+"""A queue store keeps posted bytes until they are written: its protocol, and the register of names.
 
 Knows: what a store must do and may declare. Does not know: any store.
 
@@ -127,7 +127,7 @@ class Backlog:
         self.post_packed(uid, rows.tobytes(), len(rows))
 
     def open_rows(self, uid: int) -> Rows:
-        """The rows of a variable in the open batch, not copied: gone before the next post."""
+        """Return the rows of a variable in the open batch, not copied: gone before the next post."""
         return np.frombuffer(self.tables[uid], np.int64).reshape(-1, COLUMNS)
 
     def clear_tables(self) -> None:
@@ -155,7 +155,7 @@ class Backlog:
 
 
 def rows_of_request(table: array[int], request: int) -> tuple[int, int]:
-    """First and last row of a request; requests only grow along the table."""
+    """Return the first and last row of a request; requests only grow along the table."""
     rows = range(len(table) // COLUMNS)
     first, last = (bisect_left(rows, n, key=lambda i: table[COLUMNS * i]) for n in (request, request + 1))
     return first, last
@@ -199,13 +199,13 @@ class SortedRows:
         return cls(len(rows), kept.offset // width, (kept.offset + kept.length) // width, kept.place, width)
 
     def is_short(self, rows: int) -> bool:
-        """Whether what was posted since, of `rows` in all, is better looked through once more than sorted."""
+        """Return whether what was posted since, of `rows` in all, is better looked through once more than sorted."""
         behind = rows - self.count
         self.looked += behind
         return behind <= LEAST_TAIL or self.looked <= _LOOKS * rows
 
     def near(self, low: int, high: int) -> Rows:
-        """The rows that reach into the elements from `low` to `high`."""
+        """Return the rows that reach into the elements from `low` to `high`."""
         first, last = int(self.end.searchsorted(low, "right")), int(self.begin.searchsorted(high))
         if first >= last:
             return NO_ROWS
@@ -217,7 +217,8 @@ class SortedRows:
 
 
 def near(rows: Rows, low: int, high: int, before_request: int | None = None) -> Rows:
-    """Those rows, of requests with a smaller number, that reach into the elements from `low` to `high`; copied."""
+    """Return those rows, of requests with a smaller number, that reach into the elements from `low` to `high`;
+    copied."""
     begin = rows[:, 1]
     reach = begin < high
     reach &= begin + rows[:, 2] > low
@@ -250,7 +251,7 @@ def lay_over(batch: Batch, uid: int, rows: Rows, wanted: Extents, target: Bytes,
 
 
 def same_width(batch: Batch, uid: int, rows: Rows, itemsize: int) -> tuple[Rows, Batch]:
-    """Rows and bytes with all elements `itemsize` wide: strings posted before their variable grew are padded."""
+    """Return rows and bytes with all elements `itemsize` wide: strings posted before their variable grew are padded."""
     if bool((rows[:, 4] == itemsize).all()):
         return rows, batch
     counts: Int64 = rows[:, 2]
@@ -384,7 +385,8 @@ class Store:
         number: int = 1,
         step: int = 0,
     ) -> bool:
-        """As `put`, for what most posts are: numbers of the variable's own type, one run that crosses no record.
+        """Do as `put` does, for what most posts are: numbers of the variable's own type, one run that crosses no
+        record.
 
         False also means: ask `put`.
 
@@ -406,18 +408,18 @@ class Store:
         self.backlog.closed.append(batch)
 
     def open_batch(self, uid: int) -> Batch:
-        """The bytes of a variable's open rows, for reads; its own rows are not asked for.
+        """Return the bytes of a variable's open rows, for reads; its own rows are not asked for.
 
         All rows are in the backlog from then on: a store may have kept some back.
         """
         raise NotImplementedError
 
     def open_lists(self, uid: int) -> Batch | None:
-        """A batch of the lists of runs that a variable has in the open batch; None if it has none."""
+        """Return a batch of the lists of runs that a variable has in the open batch; None if it has none."""
         return None
 
     def retain(self, left: Sequence[Batch]) -> int:
-        """Of its closed batches these are left; give up what the others took.
+        """Keep these of the closed batches; give up what the others took.
 
         Returns
         -------
@@ -428,7 +430,8 @@ class Store:
         return sum(sum(batch.sizes(uid)) for batch in left if batch.rows_in is None for uid in batch.uids())
 
     def weight(self) -> tuple[int, int]:
-        """Of its closed batches: runs that are not in rows, and bytes. It is asked when the open batch was closed."""
+        """Return the runs of its closed batches that are not in rows, and bytes. It is asked when the open batch was
+        closed."""
         return 0, sum(batch.size for batch in self.batches)
 
     # ------------------------------------------------------------------------------ what it is told
@@ -443,7 +446,8 @@ class Store:
         """
 
     def cut(self, node: DatasetNode, count: int) -> bool:
-        """A record variable's rows from element `count` on are about to be dropped; False if it cannot be recorded."""
+        """Note that a record variable's rows from element `count` on are about to go; return False if that cannot be
+        recorded."""
         return True
 
     def about_to_flush(self, *, active: bool) -> None:
@@ -463,11 +467,11 @@ class Store:
         """The file gets a new header."""
 
     def after_flush(self) -> bool:
-        """All that was posted is in the file, header included; returns whether posts may go here again."""
+        """Note that all that was posted is in the file, header included; return whether posts may go here again."""
         return True
 
     def hints(self) -> dict[str, str]:
-        """Hints in force, by PnetCDF's names."""
+        """Return hints in force, by PnetCDF's names."""
         return {}
 
     def close(self, *, flushed: bool, empty: bool) -> None:
@@ -515,7 +519,7 @@ def register(name: str, factory: Factory) -> None:
 
 
 def registered() -> list[str]:
-    """All names that the option ``store`` may have, sorted.
+    """Return all names that the option ``store`` may have, sorted.
 
     Examples
     --------
@@ -538,7 +542,7 @@ def check_name(name: str) -> None:
 
 
 def trouble(name: str, options: Options) -> Exception | None:
-    """Why this rank cannot have a store, or None; asked before a file is touched."""
+    """Return why this rank cannot have a store, or None; asked before a file is touched."""
     asked = getattr(_registry.find(name), "trouble", None) if name != MEMORY else None
     return None if asked is None else asked(options)
 

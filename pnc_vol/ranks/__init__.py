@@ -1,4 +1,4 @@
-"""The ranks that share a file: how they exchange little, wait for one another, and fail together.
+"""The ranks that share a file exchange little, wait for one another, and fail together.
 
 =============  ===========================================================================================
 module         what it does

@@ -1,4 +1,4 @@
-"""The form in which ranks send each other values: JSON, and behind it the bytes that are in the value.
+"""Ranks send each other values as JSON, and behind it the bytes that are in the value.
 
 Knows: values. Does not know: ranks, messages.
 
@@ -19,7 +19,7 @@ _BYTES = "\0bytes"
 
 
 def encoded(value: Any) -> bytes:
-    """A value as bytes.
+    """Return a value as bytes.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def encoded(value: Any) -> bytes:
 
 
 def decoded(packed: bytes) -> Any:
-    """The value that `encoded` made into bytes."""
+    """Return the value that `encoded` made into bytes."""
     at = packed.find(b"\n")
     if at < 0:
         return json.loads(packed)

@@ -1,4 +1,4 @@
-"""The communicator: one process, or the ranks of an MPI communicator.
+"""A communicator is one process, or the ranks of an MPI communicator.
 
 Knows: ranks, what they agree on. Does not know: files, variables; how ranks of MPI do it (`mpi_comm`), how a rank waits
 for the others (`waiting`).
@@ -146,7 +146,7 @@ class Comm:
         return dict(parcels)
 
     def errors_shared(self) -> AbstractContextManager[None]:
-        """What fails inside on one rank is raised on all, at the call that the others come to next.
+        """Return what fails inside on one rank is raised on all, at the call that the others come to next.
 
         Inside stands a part of a collective call after which every rank comes to another one. An error that all ranks
         raise already passes through.
@@ -154,7 +154,7 @@ class Comm:
         return _ALONE
 
     def in_step(self, error: BaseException) -> bool:
-        """Whether every rank raised this error, out of the same call, so that all may go on together."""
+        """Return whether every rank raised this error, out of the same call, so that all may go on together."""
         return True
 
     def on_all(self, error: _Error) -> _Error:
@@ -162,15 +162,15 @@ class Comm:
         return error
 
     def nodes(self) -> Nodes:
-        """Where the ranks are (collective when it is asked first)."""
+        """Return where the ranks are (collective when it is asked first)."""
         return rank_places.Nodes((0,), (rank_places.cores(),), (0,), (0,), 1)
 
     def group(self, number: int) -> Comm:
-        """A communicator of the ranks that give the same number, in the order of their ranks (collective)."""
+        """Return a communicator of the ranks that give the same number, in the order of their ranks (collective)."""
         return Comm()
 
     def levels(self, node: int | None, *, writes: bool) -> Levels:
-        """Communicators for a write of two levels (collective), which the caller gives back.
+        """Return communicators for a write of two levels (collective), which the caller gives back.
 
         node : int, the same on ranks that share memory; None: all do, and no communicator is made.
         writes : bool, this rank sends to and receives from ranks of other nodes.
@@ -184,7 +184,7 @@ class Comm:
         """Tell all other ranks, without waiting, that this rank takes part in nothing any more."""
 
     def part(self, values: Sequence[int], patience: float) -> list[int] | None:
-        """After `abandon`: the least of each of these numbers of all ranks, once all have left and told theirs.
+        """Return the least of each of these numbers of all ranks after `abandon`, once all have left and told theirs.
 
         Messages that nobody has received are received. None: some ranks have not left within `patience` seconds, or
         this cannot be known; a later call goes on with the numbers of the first one.
@@ -199,12 +199,12 @@ class Comm:
 
 
 def serial() -> Comm:
-    """The communicator of a single process."""
+    """Return the communicator of a single process."""
     return Comm()
 
 
 def ranks_by_text(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> dict[str, Ranks]:
-    """Which ranks gave which text, the lowest first (collective); one reduction if all gave the same."""
+    """Return which ranks gave which text, the lowest first (collective); one reduction if all gave the same."""
     # Ranks that give the same have to give equal values, so each counts itself as rank 0 of one.
     found = comm.merge(operation, [1, {text: [[[0, 0]], 1]}], _joined_counts, error=error)
     if found[0] < comm.size:
@@ -223,7 +223,7 @@ def _joined_counts(lower: Any, higher: Any) -> Any:
 
 
 def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | None = None) -> str:
-    """The trouble of the lowest rank that has any, with all ranks that have some (collective); "" if none has.
+    """Return the trouble of the lowest rank that has any, with all ranks that have some (collective); "" if none has.
 
     text : str, that of this rank, or "".
     """
@@ -231,7 +231,7 @@ def trouble_of(comm: Comm, operation: str, text: str, *, error: BaseException | 
 
 
 def first_trouble(by_text: Mapping[str, Ranks], size: int) -> str:
-    """The trouble of the lowest rank that has any, with all ranks that have some; "" if none has."""
+    """Return the trouble of the lowest rank that has any, with all ranks that have some; "" if none has."""
     trouble = next((one for one in by_text if one), "")
     ranks = rank_errors.Ranks.union(of for one, of in by_text.items() if one)
     return f"{trouble} (on {rank_errors.ranks_text(ranks)})" if trouble and size > 1 else trouble
@@ -289,7 +289,7 @@ class Traffic:
         self.before = self.reductions, self.rounds, self.messages, self.bytes_sent
 
     def statistics(self) -> dict[str, dict[str, int]]:
-        """The counts for `File.statistics`: since the file was opened, and since the last flush began."""
+        """Return the counts for `File.statistics`: since the file was opened, and since the last flush began."""
         names = "reductions", "rounds", "messages", "bytes_sent"
         now = self.reductions, self.rounds, self.messages, self.bytes_sent
         last = {name: n - b for name, n, b in zip(names, now, self.before, strict=True)}

@@ -1,4 +1,4 @@
-"""Errors of one rank as values that all ranks can raise, and sets of ranks in a few words.
+"""Errors of one rank become values that all ranks can raise; sets of ranks are written in a few words.
 
 Knows: exceptions, sets of ranks. Does not know: communicators, messages, files.
 
@@ -31,7 +31,7 @@ _LONGEST_TEXT = 4000
 
 
 def ranks_text(ranks: Ranks | Sequence[int]) -> str:
-    """``rank 3`` or ``ranks 0-2, 5``; a long list is cut."""
+    """Return ``rank 3`` or ``ranks 0-2, 5``; a long list is cut."""
     known = ranks if isinstance(ranks, Ranks) else Ranks.of(ranks)
     parts = [str(first) if first == last else f"{first}-{last}" for first, last in known.ranges[:8]]
     more = ", ..." if len(known.ranges) > 8 else ""
@@ -39,7 +39,7 @@ def ranks_text(ranks: Ranks | Sequence[int]) -> str:
 
 
 def error_value(error: BaseException) -> dict[str, Any]:
-    """An error as a value: its class, as far as others know it, and its text."""
+    """Return an error as a value: its class, as far as others know it, and its text."""
     return {
         "type": next((c.__name__ for c in type(error).__mro__ if _known_class(c.__name__) is not None), "RankError"),
         "text": (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:_LONGEST_TEXT],
@@ -59,7 +59,7 @@ def _known_class(name: str) -> type[Exception] | None:
 
 
 def error_of(outcome: Mapping[str, Any], size: int) -> Exception:
-    """The error of an outcome in which some of `size` ranks failed; the text names them unless it is all."""
+    """Return the error of an outcome in which some of `size` ranks failed; the text names them unless it is all."""
     failed, value = Ranks(*outcome["failed"]), outcome["first"]
     cls = _known_class(value["type"]) or errors.RankError
     text = value["text"] if failed.number == size else f"{value['text']} (on {ranks_text(failed)})"
@@ -88,14 +88,14 @@ class Ranks:
 
     @classmethod
     def of(cls, ranks: Sequence[int]) -> Ranks:
-        """From a list in order."""
+        """Make a set from a list in order."""
         ends = [*(np.flatnonzero(np.diff(ranks) != 1) + 1).tolist(), len(ranks)] if ranks else []
         runs = zip([0, *ends], ends, strict=False)
         return cls([[ranks[at], ranks[end - 1]] for at, end in islice(runs, _MOST_RANGES)], len(ranks))
 
     @classmethod
     def union(cls, parts: Iterable[Ranks]) -> Ranks:
-        """Disjoint sets as one."""
+        """Return disjoint sets as one."""
         whole = cls()
         for one in parts:
             whole.number += one.number
@@ -104,7 +104,7 @@ class Ranks:
         return whole.joined(cls())
 
     def joined(self, higher: Ranks) -> Ranks:
-        """These, and ranks that are all higher."""
+        """Return these, and ranks that are all higher."""
         ranges: list[list[int]] = []
         for first, last in (*self.ranges, *higher.ranges):
             if ranges and ranges[-1][1] + 1 == first:
@@ -114,7 +114,7 @@ class Ranks:
         return Ranks(ranges, self.number + higher.number)
 
     def value(self) -> list[Any]:
-        """The set as a value that ranks can send each other."""
+        """Return the set as a value that ranks can send each other."""
         return [self.ranges, self.number]
 
     @property
@@ -123,19 +123,19 @@ class Ranks:
         return self.ranges[0][0]
 
     def all(self) -> list[int]:
-        """Each of them, as far as known."""
+        """Return each of them, as far as known."""
         return [rank for first, last in self.ranges for rank in range(first, last + 1)]
 
 
 def outcome_of(rank: int, operation: str, error: BaseException | None) -> dict[str, Any]:
-    """The outcome on one rank."""
+    """Return the outcome on one rank."""
     failed = [[], 0] if error is None else [[[rank, rank]], 1]
     first = None if error is None else error_value(error)
     return {"operations": {operation: [[[rank, rank]], 1]}, "failed": failed, "first": first}
 
 
 def joined_outcomes(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
-    """The outcome on some ranks and on higher ones."""
+    """Return the outcome on some ranks and on higher ones."""
     return {
         "operations": joined_texts(lower["operations"], higher["operations"]),
         "failed": Ranks(*lower["failed"]).joined(Ranks(*higher["failed"])).value(),
@@ -144,7 +144,7 @@ def joined_outcomes(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict
 
 
 def joined_texts(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
-    """Which ranks gave which text, of some ranks and of higher ones; of very many texts the first ones."""
+    """Return which ranks gave which text, of some ranks and of higher ones; of very many texts the first ones."""
     found = dict(lower)
     for text, ranks in higher.items():
         if text in found or len(found) < _MOST_GROUPS:
@@ -153,7 +153,7 @@ def joined_texts(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[st
 
 
 def mismatch(outcome: Mapping[str, Any]) -> errors.CollectiveMismatchError:
-    """The error of different operations; its ranks are those that did not do what the lowest rank did."""
+    """Return the error of different operations; its ranks are those that did not do what the lowest rank did."""
     operations = {name: Ranks(*ranks) for name, ranks in outcome["operations"].items()}
     what = "; ".join(f"{name}: {ranks_text(ranks)}" for name, ranks in operations.items())
     return errors.CollectiveMismatchError(
@@ -164,7 +164,8 @@ def mismatch(outcome: Mapping[str, Any]) -> errors.CollectiveMismatchError:
 
 
 def merged(rank: int, part: bytes, arrived: bytes | BaseException, join: Callable[[Any, Any], Any]) -> bytes:
-    """One part of two, on `rank`: 0 and an encoded value, or 1 and the outcome that says why there is no value."""
+    """Return one part of two, on `rank`: 0 and an encoded value, or 1 and the outcome that says why there is no
+    value."""
     try:
         if isinstance(arrived, BaseException):
             raise arrived

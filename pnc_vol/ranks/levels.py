@@ -1,4 +1,4 @@
-"""Calls of a collective write of two levels: within a node, between the ranks that write, and of all ranks.
+"""A collective write has calls of two levels: within a node, and between the ranks that write.
 
 Knows: messages, ranks, nodes, whose limits of time and whose departures count. Does not know: files, extents, what is
 sent. It gets mpi4py from its user.
@@ -69,7 +69,7 @@ class Levels:
 
     @contextmanager
     def call(self, operation: str) -> Iterator[None]:
-        """The call of the file's communicator in which other calls stand; on all ranks."""
+        """Yield the call of the file's communicator in which other calls stand; on all ranks."""
         self._calls.begin(operation)
         yield
         self._calls.completed()
@@ -142,7 +142,7 @@ class Levels:
 
 
 def _steps(ranks: int) -> int:
-    """Messages of each rank where all tell all in a tree."""
+    """Return messages of each rank where all tell all in a tree."""
     return (ranks - 1).bit_length()
 
 
@@ -189,13 +189,13 @@ class _Exchange:
         return bool(self._barrier.Test())
 
     def _gone(self) -> bool:
-        """Whether the last answer has left its memory."""
+        """Return whether the last answer has left its memory."""
         if self._going is not None and self._going.Test():
             self._going = None
         return self._going is None
 
     def _arrived(self) -> bool:
-        """Whether a message came to its end; it is answered then."""
+        """Return whether a message came to its end; it is answered then."""
         MPI, status = self._MPI, self._status
         if self._coming is None:
             if not self._all.Iprobe(MPI.ANY_SOURCE, self._tag, status):

@@ -1,4 +1,4 @@
-"""The ranks of an MPI communicator: how they agree, merge what they know, and send each other arrays.
+"""The ranks of an MPI communicator agree, merge what they know, and send each other arrays.
 
 Knows: collective calls and messages of MPI. Does not know: files, variables; how a rank waits (`waiting`); mpi4py,
 which it gets from its user, but for `over`.
@@ -61,17 +61,17 @@ _TAGS = 5000
 
 @functools.lru_cache(maxsize=256)
 def _word_of(operation: str) -> int:
-    """`_word` of an operation, of which there are few."""
+    """Return `_word` of an operation, of which there are few."""
     return _word(operation.encode())
 
 
 def _word(content: bytes) -> int:
-    """64 bits that tell one content from another."""
+    """Return 64 bits that tell one content from another."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)
 
 
 def _packed(value: Any, error: BaseException | None) -> tuple[bytes, BaseException | None]:
-    """A value as bytes, b"" for None, and the error of this rank: a value that cannot be sent is one."""
+    """Return a value as bytes, b"" for None, and the error of this rank: a value that cannot be sent is one."""
     try:
         return b"" if value is None or error is not None else encoded(value), error
     except Exception as reason:
@@ -194,7 +194,7 @@ class MpiComm(Comm):
     def _reduced(
         self, operation: str, values: tuple[int, ...], sums: Sequence[int], error: BaseException | None
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The maxima of `values`, and sums, once all ranks are here and none has failed."""
+        """Return the maxima of `values`, and sums, once all ranks are here and none has failed."""
         number = self._calls.begin(operation)
         word = _word_of(operation)
         _VECTOR.pack_into(self._sent, 0, word, ~word, number, ~number, error is not None, bool(sums), *values)
@@ -241,7 +241,7 @@ class MpiComm(Comm):
         self._calls.wait(operation, request, buffers)
 
     def _tag(self) -> int:
-        """Of the messages of the present call."""
+        """Return the tag of the messages of the present call."""
         return _TAGS + self._calls.sequence % 8192
 
     def _tree(self, operation: str, packed: bytes, join: Join) -> bytes:
@@ -277,14 +277,14 @@ class MpiComm(Comm):
         return whole[1:]
 
     def _spread(self, operation: str, payload: bytes, length: int) -> bytes:
-        """Bytes of rank 0, whose number all know, on all ranks."""
+        """Return bytes of rank 0, whose number all know, on all ranks."""
         got = self._memory(operation, length)
         got[:] = payload if self.rank == 0 else got
         self._broadcast(operation, got)
         return bytes(got)
 
     def _memory(self, operation: str, length: int) -> Any:
-        """Memory of a length that all ranks know; all have it, or all raise (collective if it is long)."""
+        """Return the memory of a length that all ranks know; all have it, or all raise (collective if it is long)."""
         if length <= _ROOM:
             return memoryview(self._room)[:length]
         lack: Exception | None = None
@@ -363,7 +363,7 @@ class MpiComm(Comm):
 
 
 def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
-    """A private communicator over the ranks of `mpi` (collective).
+    """Return a private communicator over the ranks of `mpi` (collective).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which ranks share a node.
+"""`Nodes` says which ranks share a node.
 
 Knows: ranks, a communicator of MPI. Does not know: files, what ranks of a node do together.
 
@@ -38,7 +38,7 @@ class Nodes:
     size: int
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Of each rank the lowest rank of its node, and the cores that this one may use."""
+        """Yield, for each rank, the lowest rank of its node, and the cores that this one may use."""
         ends = (*self.starts[1:], self.size)
         for start, end, node in zip(self.starts, ends, self.nodes, strict=True):
             for _ in range(start, end):
@@ -50,22 +50,22 @@ class Nodes:
         return len(self.lowest) == 1
 
     def of(self, rank: int) -> int:
-        """The node of a rank."""
+        """Return the node of a rank."""
         return self.nodes[bisect_right(self.starts, rank) - 1]
 
     def ranks(self, node: int) -> list[int]:
-        """The ranks of a node, in order."""
+        """Return the ranks of a node, in order."""
         ends = (*self.starts[1:], self.size)
         runs = zip(self.starts, ends, self.nodes, strict=True)
         return [rank for start, end, at in runs if at == node for rank in range(start, end)]
 
     def place_of(self, rank: int) -> tuple[int, int, int]:
-        """A rank's number among the ranks of its node, how many these are, and their lowest rank."""
+        """Return a rank's number among the ranks of its node, how many these are, and their lowest rank."""
         ours = self.ranks(self.of(rank))
         return ours.index(rank), len(ours), ours[0]
 
     def among(self, ranks: Sequence[int]) -> Nodes:
-        """The places of some of the ranks, which are numbered anew, in their order."""
+        """Return the places of some of the ranks, which are numbered anew, in their order."""
         own = [self.of(rank) for rank in ranks]
         starts = [i for i, node in enumerate(own) if not i or node != own[i - 1]]
         numbers = {node: i for i, node in enumerate(dict.fromkeys(own))}
@@ -75,7 +75,7 @@ class Nodes:
 
 
 def kept_nodes(mpi: Any, module: Any, origin: Any, begin: Callable[[], object]) -> Nodes:
-    """Where the ranks of `mpi` are (collective).
+    """Return where the ranks of `mpi` are (collective).
 
     origin : mpi4py.MPI.Intracomm or None
         What it is a copy of: keeps what was found, as programs open many files by one communicator.
@@ -93,12 +93,12 @@ def kept_nodes(mpi: Any, module: Any, origin: Any, begin: Callable[[], object]) 
 
 @functools.cache
 def _key(module: Any) -> int:
-    """Under which a communicator keeps its nodes."""
+    """Return the key under which a communicator keeps its nodes."""
     return int(module.Comm.Create_keyval())
 
 
 def _found(mpi: Any, module: Any) -> Nodes:
-    """Where the ranks of `mpi` are (collective, without a time limit)."""
+    """Return where the ranks of `mpi` are (collective, without a time limit)."""
     rank, size = mpi.Get_rank(), mpi.Get_size()
     here = mpi.Split_type(module.COMM_TYPE_SHARED)
     # Splitting keeps the order of ranks, so the first of a node is its lowest.
@@ -129,5 +129,5 @@ def _found(mpi: Any, module: Any) -> Nodes:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

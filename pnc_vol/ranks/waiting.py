@@ -1,4 +1,4 @@
-"""Completing MPI requests with a time limit, and knowing which ranks still take part.
+"""MPI requests are completed with a time limit; this module knows which ranks still take part.
 
 Knows: messages, deadlines, the numbers of collective calls. Does not know: what a call exchanges, files. It gets mpi4py
 from its user.
@@ -168,7 +168,7 @@ class TimedWait:
                 raise self.broken
 
     def neighbours(self) -> set[int]:
-        """Ranks at distances of 1, 2, 4, ...: what each passes on to these comes to all."""
+        """Return ranks at distances of 1, 2, 4, ...: what each passes on to these comes to all."""
         rank, size = self.mpi.rank, self.mpi.size
         steps = [1 << level for level in range((size - 1).bit_length())]
         return {(rank + step) % size for step in steps} | {(rank - step) % size for step in steps} - {rank}
@@ -192,7 +192,7 @@ class TimedWait:
         raise self.broken
 
     def _silent(self, *, late: bool) -> int:
-        """The ranks that did not come, or came too late, as bits of a number."""
+        """Return the ranks that did not come, or came too late, as bits of a number."""
         MPI, rank, size = self.module, self.mpi.rank, self.mpi.size
         width = -(-size // 8)
         everyone, here, came_late = (1 << size) - 1, 1 << rank, late << rank
@@ -238,7 +238,8 @@ class TimedWait:
             self._say(note[:_LONGEST_NOTE], _TAG_LEFT, self.neighbours())
 
     def part(self, values: Sequence[int], patience: float) -> list[int] | None:
-        """The least of each of these numbers of all ranks; None: not all ranks are here within `patience` seconds.
+        """Return the least of each of these numbers of all ranks; None: not all ranks are here within `patience`
+        seconds.
 
         Called again it goes on with the numbers of the first call.
         """
@@ -253,7 +254,8 @@ class TimedWait:
         return None
 
     def _part(self, values: list[int]) -> Iterator[list[int] | None]:
-        """As `part`, None as long as a message is missing: steps of a dissemination, in which neighbours take part."""
+        """Do as `part` does, None as long as a message is missing: steps of a dissemination, in which neighbours take
+        part."""
         MPI, rank, size, status = self.module, self.mpi.rank, self.mpi.size, self.module.Status()
         for level in range((size - 1).bit_length()):
             tag, step = _TAG_PART + level, 1 << level
@@ -273,18 +275,18 @@ class TimedWait:
 
 
 def _bits(sets: tuple[int, int], width: int) -> bytes:
-    """Two sets of ranks as bytes."""
+    """Return two sets of ranks as bytes."""
     return b"".join(one.to_bytes(width, "little") for one in sets)
 
 
 def _share(rank: int, here: int, silent: int) -> list[int]:
-    """The silent ranks that this one asks: all that are here ask some."""
+    """Return the silent ranks that this one asks: all that are here ask some."""
     place, askers = (here & ((1 << rank) - 1)).bit_count(), here.bit_count()
     return _ranks_of(silent)[place::askers][:_MOST_ASKED]
 
 
 def _ranks_of(bits: int) -> list[int]:
-    """A set of ranks as a list, in order."""
+    """Return a set of ranks as a list, in order."""
     packed = np.frombuffer(bits.to_bytes(-(-bits.bit_length() // 8), "little"), np.uint8)
     found: list[int] = np.flatnonzero(np.unpackbits(packed, bitorder="little")).tolist()
     return found
@@ -300,7 +302,7 @@ class Arrival:
         self._memory: bytearray = bytearray()
 
     def Test(self) -> bool:
-        """Whether it is here."""
+        """Return whether it is here."""
         MPI, mpi = self._module, self._mpi
         if self._request is None:
             status = MPI.Status()
@@ -332,7 +334,7 @@ class Consensus:
         self.coming: dict[int, int] = {}
 
     def Test(self) -> bool:
-        """Whether all sizes of all ranks have arrived."""
+        """Return whether all sizes of all ranks have arrived."""
         MPI, mpi = self._module, self._mpi
         while mpi.Iprobe(MPI.ANY_SOURCE, self._tag, self._status):
             source, got = self._status.Get_source(), bytearray(_SIZE.size)

@@ -1,4 +1,4 @@
-"""Files under addresses (``https://``, ``s3://``, ...), read in byte ranges through fsspec.
+"""Files under addresses (``https://``, ``s3://``, ...) are read in byte ranges through fsspec.
 
 ===============  =====================================================================================
 `driver`         `RemoteDriver`, the root of the stack: extents from blocks

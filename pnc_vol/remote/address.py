@@ -1,4 +1,4 @@
-"""A file under an address, as fsspec knows it: its size and ETag, ranges of its bytes.
+"""fsspec answers for a file under an address: its size and ETag, ranges of its bytes.
 
 Knows: fsspec, HTTP's status codes. Does not know: blocks, extents.
 
@@ -91,7 +91,7 @@ class Address:
         self._headers = {**storage_options.get("headers", {}), "Accept-Encoding": "identity", **match}
 
     def fetch(self, ranges: list[tuple[int, int]]) -> Sequence[Any]:
-        """The bytes of some ranges, each not empty and within the file.
+        """Return the bytes of some ranges, each not empty and within the file.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class Address:
         return self._tried(lambda: self._limited("info", self._path))
 
     def _limited(self, call: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What a method of the file system, or a coroutine function, returns, stopped after `timeout`."""
+        """Return what a method of the file system, or a coroutine function, returns, stopped after `timeout`."""
         from fsspec.asyn import AsyncFileSystem, sync
 
         if not isinstance(self._fs, AsyncFileSystem):
@@ -134,7 +134,7 @@ class Address:
                 task.cancel()
 
     async def _http_range(self, session: Any, first: int, end: int) -> bytes:
-        """One range, and not more of what a server sends than one byte behind it."""
+        """Return one range, and not more of what a server sends than one byte behind it."""
         headers = {**self._headers, "Range": f"bytes={first}-{end - 1}"}
         async with session.get(self._fs.encode_url(self._path), **{**self._fs.kwargs, "headers": headers}) as answer:
             self._fs._raise_not_found_for_status(answer, self._path)
@@ -189,7 +189,7 @@ class Address:
         return RemoteError(errno.ESTALE, "the file changed since it was opened; open it again", self.url)
 
     def _tried(self, call: Callable[[], T]) -> T:
-        """What a call returns, tried again as long as that may help."""
+        """Return what a call returns, tried again as long as that may help."""
         for left in range(self._retries, -1, -1):
             try:
                 return call()
@@ -201,7 +201,7 @@ class Address:
         raise AssertionError
 
     def _meant(self, error: Exception) -> tuple[Exception, bool]:
-        """What an error of fsspec means, and whether to try again."""
+        """Return what an error of fsspec means, and whether to try again."""
         if isinstance(error, RemoteError):
             return error, False
         chain = list(_causes(error))
@@ -233,7 +233,7 @@ class Address:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it was raised from."""
+    """Yield an error and what it was raised from."""
     found: BaseException | None = error
     while found is not None:
         yield found
@@ -241,14 +241,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _of_network(error: BaseException) -> bool:
-    """Whether the way to the server failed, and not its answer about the file."""
+    """Return whether the way to the server failed, and not its answer about the file."""
     if isinstance(error, (FileNotFoundError, PermissionError)):
         return False
     return isinstance(error, (OSError, TimeoutError)) or type(error).__module__.startswith("aiohttp")
 
 
 def _version(info: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What distinguishes two versions of a file."""
+    """Return what distinguishes two versions of a file."""
     return tuple(str(info.get(key)) for key in ("size", "ETag", "LastModified", "mtime", "updated", "created"))
 
 

@@ -1,4 +1,4 @@
-"""Blocks of a file that is far away: those that are held, those that are on their way, those to be asked for.
+"""Blocks of a file that is far away are held, on their way, or to be asked for.
 
 Knows: numbers of blocks, bytes, threads. Does not know: where they come from; it calls a function with ranges.
 
@@ -28,7 +28,7 @@ Range = tuple[int, int]
 
 
 def joined_blocks(numbers: Sequence[int], gap: int, most: int) -> list[Range]:
-    """Runs of blocks, as the first and the one behind the last.
+    """Return runs of blocks, as the first and the one behind the last.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class BlockCache:
             return sum(block.nbytes for block in self._held.values())
 
     def get(self, numbers: Sequence[int]) -> dict[int, Bytes]:
-        """Blocks, by number (sorted, each once).
+        """Return blocks, by number (sorted, each once).
 
         Raises
         ------
@@ -130,7 +130,7 @@ class BlockCache:
         return found
 
     def missing(self, numbers: Sequence[int]) -> int:
-        """How many of these blocks are not held."""
+        """Return how many of these blocks are not held."""
         with self._lock:
             return sum(number not in self._held for number in numbers)
 

@@ -1,4 +1,4 @@
-"""The root for files under addresses: read only, in blocks, through fsspec.
+"""The root for files under addresses reads only, in blocks, through fsspec.
 
 fsspec moves the bytes, since it knows every store. Its file objects and their caches are not used: they serve one
 reader, one block after another.
@@ -104,7 +104,7 @@ class RemoteDriver(Root):
 
     @classmethod
     def exists(cls, path: str, context: OpenContext) -> bool:
-        """True: `open` finds out, by the one request that it makes anyway.
+        """Return True: `open` finds out, by the one request that it makes anyway.
 
         Raises
         ------

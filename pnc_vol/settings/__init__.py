@@ -1,4 +1,4 @@
-"""Options and hints of a file: one table of what there is, what is allowed, and where a value came from.
+"""The options and hints of a file are in one table: what there is, what is allowed, where a value came from.
 
 =============  ===========================================================================================
 module         what it does

@@ -1,4 +1,4 @@
-"""Hint files: JSON with hints for the files of some names, and the names of files whose close is deferred.
+"""A hint file is JSON with hints for the files of some names, and names of files whose close is deferred.
 
 The format is that of MPIWRAP, of the Exascale10 (E10) software; ``docs/reference/hint-files.md`` describes it.
 
@@ -126,7 +126,7 @@ class HintFile:
         ]
 
     def match(self, path: str) -> Match:
-        """What this file says of `path`, which is made absolute; links are not followed."""
+        """Return what this file says of `path`, which is made absolute; links are not followed."""
         path = os.path.abspath(path)
         folder, name = os.path.split(path)
         guarded = name.startswith(self.guards)
@@ -200,7 +200,7 @@ class HintFile:
 
 
 def _score(entry: _PathHints, path: str, folder: str, name: str) -> tuple[int, int]:
-    """How well an entry matches: exact before long, long before short; (0, 0) if it does not match."""
+    """Return how well an entry matches: exact before long, long before short; (0, 0) if it does not match."""
     whole = path if entry.path.startswith("/") else name
     length = len(entry.path)
     if entry.kind == "Directory":
@@ -223,7 +223,7 @@ def _kind(node: _Node) -> str:
 
 
 def _parsed(text: str, fail: Callable[[int, str], NoReturn]) -> _Node:
-    """The JSON value that a text is, with places, which the parser of the standard library does not keep."""
+    """Return the JSON value that a text is, with places, which the parser of the standard library does not keep."""
     node, end = _value(text, _skip(text, 0), fail, 0)
     end = _skip(text, end)
     if end < len(text):

@@ -1,4 +1,4 @@
-"""All options of a file, in one tuple.
+"""`Options` has all options of a file, in one tuple.
 
 Knows: the names and defaults of the options, and the three ways to set them. This is the only module that
 reads the environment. Does not know: files, MPI (an `MPI.Info` is only asked for its items).
@@ -137,7 +137,8 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def _opt(name: str, default: Any, parse: Callable[[str, Any], Any], *hints: str) -> Any:
-    """The default of an option; notes what turns a given value into the stored one, and the hints that set it."""
+    """Return the default of an option; notes what turns a given value into the stored one, and the hints that set
+    it."""
     _PARSERS[name] = parse
     _HINT_NAMES.update(dict.fromkeys(hints, name))
     return default
@@ -237,23 +238,23 @@ _KEYWORDS = {"format": "version", "alignment_interval": "var_align"}
 
 
 def keyword_names() -> frozenset[str]:
-    """The keyword arguments of `File` that are options."""
+    """Return the keyword arguments of `File` that are options."""
     return frozenset(_PARSERS) - {"version", "driver", "locking"} | {"format", "hints", "hints_file", "system"}
 
 
 def hint_text(options: Options, hint: str) -> str:
-    """The value in force of a hint of this package, as it would be given."""
+    """Return the value in force of a hint of this package, as it would be given."""
     value = getattr(options, _HINT_NAMES[hint])
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def hint_checks() -> dict[str, Callable[[str, Any], Any]]:
-    """Of each hint of this package, what checks its value: ``check(name, value)`` raises `ValueError`."""
+    """Return what checks the value of each hint of this package: ``check(name, value)`` raises `ValueError`."""
     return {hint: _PARSERS[name] for hint, name in _HINT_NAMES.items()}
 
 
 def hints_file(argument: Any, environ: Mapping[str, str] | None = None) -> str:
-    """The hint file to use, "" for none: ``PNC_VOL_HINTS_FILE``, else the argument, else ``MPI_HINTS_CONFIG``.
+    """Return the hint file to use, "" for none: ``PNC_VOL_HINTS_FILE``, else the argument, else ``MPI_HINTS_CONFIG``.
 
     Parameters
     ----------
@@ -272,7 +273,7 @@ def _hints_of(name: str) -> list[str]:
 
 
 def parse_hints(text: str) -> dict[str, str]:
-    """Hints in PnetCDF's syntax, ``"key=value;key=value"``.
+    """Return hints in PnetCDF's syntax, ``"key=value;key=value"``.
 
     Raises
     ------
@@ -301,7 +302,7 @@ def resolve(
     environ: Mapping[str, str] | None = None,
     from_file: Match | None = None,
 ) -> Options:
-    """The options of a file from all that may set them.
+    """Return the options of a file from all that may set them.
 
     Parameters
     ----------
@@ -369,7 +370,8 @@ def resolve(
 
 
 def collective_timeout(keywords: Mapping[str, Any], *, hints: Any = None, info: Any = None) -> float | None:
-    """Seconds to wait for other ranks; the default if arguments are wrong, as the others must be told of that, too."""
+    """Return seconds to wait for other ranks; the default if arguments are wrong, as the others must be told of that,
+    too."""
     given = {name: value for name, value in keywords.items() if name == "collective_timeout"}
     try:
         return resolve({**given, "hints": hints}, info=info).collective_timeout
@@ -403,11 +405,11 @@ def look_beside() -> None:
 
 
 def shell_variable(name: str, default: str = "") -> str:
-    """A variable of the user's terminal or shell, such as ``NO_COLOR``; `default` if it is empty or not set."""
+    """Return a variable of the user's terminal or shell, such as ``NO_COLOR``; `default` if it is empty or not set."""
     return os.environ.get(name) or default
 
 
 def launched(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether this process (or one with another `environ`) was started by ``mpiexec`` or its like."""
+    """Return whether this process (or one with another `environ`) was started by ``mpiexec`` or its like."""
     environ = os.environ if environ is None else environ
     return any(name in environ for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID"))

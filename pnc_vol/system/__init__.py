@@ -1,4 +1,4 @@
-"""All calls of the operating system that access files.
+"""All calls of the operating system that access files are here.
 
 Knows: file descriptors, paths, bytes. Does not know: formats, drivers, MPI.
 
@@ -122,7 +122,7 @@ class System:
     """
 
     def open(self, path: Path, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
-        """A descriptor of `path`; `flags` are ``os.O_*``; with `dir_fd` a relative path starts there."""
+        """Return a descriptor of `path`; `flags` are ``os.O_*``; with `dir_fd` a relative path starts there."""
         noted = None if _opening.inside is None else _opening.inside()
         if noted is not None and flags & os.O_EXCL and os.fspath(path).endswith(TEMPORARY):  # type: ignore[arg-type]
             noted.files.append(path)
@@ -140,19 +140,19 @@ class System:
             os.close(fd)
 
     def pread_into(self, fd: int, buffer: Buffer, offset: int) -> int:
-        """Bytes read into `buffer`; 0 at the end of the file."""
+        """Return the number of bytes read into `buffer`; 0 at the end of the file."""
         return os.preadv(fd, [buffer], offset)
 
     def preadv(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
-        """Bytes read into `buffers`, one after another; at most `IOV_MAX` buffers."""
+        """Return the number of bytes read into `buffers`, one after another; at most `IOV_MAX` buffers."""
         return os.preadv(fd, buffers, offset)
 
     def pwrite(self, fd: int, buffer: Buffer, offset: int) -> int:
-        """Bytes written, which may be fewer than asked: use `full_io.write_all`."""
+        """Return the number of bytes written, which may be fewer than asked: use `full_io.write_all`."""
         return os.pwrite(fd, buffer, offset)
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
-        """Bytes written from `buffers`, which may be fewer than asked: use `full_io.write_all`."""
+        """Return the number of bytes written from `buffers`, which may be fewer than asked: use `full_io.write_all`."""
         return os.pwritev(fd, buffers, offset)
 
     def ftruncate(self, fd: int, nbytes: int) -> None:
@@ -168,7 +168,7 @@ class System:
     def mmap(
         self, fd: int, nbytes: int, offset: int = 0, *, writable: bool = True, populate: bool = False
     ) -> mmap.mmap:
-        """A shared window on a file; the space behind one to be written is reserved first with `fallocate`.
+        """Return a shared window on a file; the space behind one to be written is reserved first with `fallocate`.
 
         populate : make its pages now, where the system can; one by one, when they are touched, takes longer.
         """
@@ -178,7 +178,7 @@ class System:
         )
 
     def memory_file(self) -> int:
-        """A descriptor of a new file that is kept in memory; an `OSError` where the system has no such files."""
+        """Return a descriptor of a new file that is kept in memory; an `OSError` where the system has no such files."""
         if hasattr(os, "memfd_create"):
             return OwnedFd(os.memfd_create("pnc_vol", os.MFD_CLOEXEC))
         raise OSError(errno.ENOSYS, "this system keeps no files in memory")
@@ -203,17 +203,19 @@ class System:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def record_lock(self, fd: int, command: int, asked: bytes) -> bytes:
-        """``fcntl`` with a ``struct flock``, which comes back as the system changed it; see `disk.locking`."""
+        """Return ``fcntl`` with a ``struct flock``, which comes back as the system changed it; see `disk.locking`."""
         return fcntl.fcntl(fd, command, asked)
 
     def name_of(self, fd: int) -> str:
-        """A path of an open file, now, as far as the system knows; it may have none any more, or be another file's."""
+        """Return a path of an open file, now, as far as the system knows; it may have none any more, or be another
+        file's."""
         with contextlib.suppress(OSError):
             return os.readlink(f"/proc/self/fd/{fd}")
         return ""
 
     def copy_range(self, source: int, target: int, nbytes: int, source_offset: int, target_offset: int) -> int:
-        """Bytes copied between two descriptors inside the kernel, maybe fewer than asked: use `drivers.block_copy`."""
+        """Return the number of bytes copied between two descriptors inside the kernel, maybe fewer than asked: use
+        `drivers.block_copy`."""
         return _if_there("copy_file_range")(source, target, nbytes, source_offset, target_offset)  # type: ignore[no-any-return]
 
     def stat(self, path: Path) -> os.stat_result:
@@ -237,7 +239,7 @@ class System:
             raise OSError(number, os.strerror(number), os.fspath(source), None, os.fspath(target))
 
     def link(self, source: Path, target: Path) -> None:
-        """A second name; `FileExistsError` if it is taken, so that nothing is ever replaced."""
+        """Make a second name; `FileExistsError` if it is taken, so that nothing is ever replaced."""
         os.link(source, target)
 
     def unlink(self, path: Path, *, dir_fd: int | None = None) -> None:
@@ -250,11 +252,11 @@ class System:
         os.rmdir(path)
 
     def listdir(self, path: str) -> list[str]:
-        """The names in a directory, sorted, so that what is done with them has one order."""
+        """Return the names in a directory, sorted, so that what is done with them has one order."""
         return sorted(os.listdir(path))
 
     def getxattr(self, path: Path, name: str) -> bytes:
-        """An extended attribute; an `OSError` where there is none, or no such thing."""
+        """Return an extended attribute; an `OSError` where there is none, or no such thing."""
         return _if_there("getxattr")(path, name)  # type: ignore[no-any-return]
 
     def setxattr(self, path: Path, name: str, value: bytes, flags: int = 0) -> None:
@@ -276,7 +278,7 @@ class System:
             fd.close()
 
     def realpath(self, path: str) -> str:
-        """The path without symbolic links; its last parts need not exist."""
+        """Return the path without symbolic links; its last parts need not exist."""
         folder, slash, name = path.rpartition("/")
         room = _Room()
         # C's call takes a third of the time of Python's; it finds only what exists
@@ -294,7 +296,7 @@ class System:
         return os.getpid()
 
     def token(self) -> str:
-        """16 random hexadecimal digits, for names that nobody else has."""
+        """Return 16 random hexadecimal digits, for names that nobody else has."""
         return os.urandom(8).hex()
 
 
@@ -373,7 +375,7 @@ def _if_there(name: str) -> Callable[..., Any]:
 
 
 def is_open(fd: int) -> bool:
-    """Whether a descriptor that `System.open` returned is open still."""
+    """Return whether a descriptor that `System.open` returned is open still."""
     return not (isinstance(fd, ClosedFd) and fd.closed)
 
 
@@ -385,7 +387,7 @@ REAL = System()
 
 
 def exists(system: System, path: Path) -> bool:
-    """Whether a file or directory has this name, a dangling symbolic link included."""
+    """Return whether a file or directory has this name, a dangling symbolic link included."""
     try:
         system.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -394,25 +396,26 @@ def exists(system: System, path: Path) -> bool:
 
 
 def is_folder(system: System, path: Path) -> bool:
-    """Whether `path` leads to a directory."""
+    """Return whether `path` leads to a directory."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return stat.S_ISDIR(system.stat(path).st_mode)
     return False
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that an ordinary user may still write on the file system of a folder."""
+    """Return the number of bytes that an ordinary user may still write on the file system of a folder."""
     there = os.statvfs(folder)
     return there.f_bavail * there.f_frsize
 
 
 def can_reserve() -> bool:
-    """Whether the system can reserve space before it is written, and let a file grow while others write to it."""
+    """Return whether the system can reserve space before it is written, and let a file grow while others write to
+    it."""
     return hasattr(os, "posix_fallocate")
 
 
 def in_memory(folder: str) -> bool:
-    """Whether a folder is on a file system of Linux that keeps files in memory (tmpfs, ramfs)."""
+    """Return whether a folder is on a file system of Linux that keeps files in memory (tmpfs, ramfs)."""
     # other systems have a larger structure, without this field
     call = getattr(_LIBC, "statfs", None) if sys.platform == "linux" else None
     found = ctypes.create_string_buffer(256)
@@ -423,7 +426,7 @@ def in_memory(folder: str) -> bool:
 
 
 def scratch_folder() -> str:
-    """Where this machine wants temporary files (``TMPDIR``, else ``/tmp`` or its like)."""
+    """Return where this machine wants temporary files (``TMPDIR``, else ``/tmp`` or its like)."""
     import tempfile  # slow to import, seldom needed
 
     return tempfile.gettempdir()
@@ -431,7 +434,7 @@ def scratch_folder() -> str:
 
 @contextlib.contextmanager
 def temporary_directory(parent: str | None = None) -> Iterator[str]:
-    """A directory of one's own (0700), in `parent` or `scratch_folder`; removed with all it holds in the end."""
+    """Yield a directory of one's own (0700), in `parent` or `scratch_folder`; removed with all it holds in the end."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="pnc-vol-", dir=parent) as path:

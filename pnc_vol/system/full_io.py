@@ -1,4 +1,4 @@
-"""Reads and writes that are complete or fail, over the calls of a `System`.
+"""Reads and writes are complete or fail, over the calls of a `System`.
 
 Knows: descriptors, bytes, what calls of the operating system leave undone. Does not know: drivers, formats.
 
@@ -96,7 +96,7 @@ def _move_all(
     *,
     writing: bool,
 ) -> tuple[int, int]:
-    """Bytes moved and calls made; short only where a read meets the end of the file."""
+    """Return bytes moved and calls made; short only where a read meets the end of the file."""
     pieces = cast("Sequence[Buffer]", buffers if isinstance(buffers, (list, tuple)) else (buffers,))
     whole: list[memoryview] = [memoryview(piece) for piece in pieces]
     # A view of nothing cannot be cast, and a vector of nothing moves 0 bytes, which would look like the end.
@@ -129,7 +129,7 @@ def _move_all(
 
 
 def _at_most(views: list[memoryview], nbytes: int) -> list[memoryview]:
-    """The first of `views`, of `nbytes` bytes in all at most; the last one cut."""
+    """Return the first of `views`, of `nbytes` bytes in all at most; the last one cut."""
     for i, view in enumerate(views):
         if view.nbytes >= nbytes:
             return [*views[:i], view[:nbytes]]
@@ -159,12 +159,13 @@ def reserve(system: System, fd: int, offset: int, nbytes: int) -> None:
 
 
 def read_whole(system: System, path: Path, *, limit: int = 1 << 30, flags: int = 0) -> bytes:
-    """The content of a file, an `OSError` of `errno.EFBIG` if it has more bytes; `flags` are added to ``O_RDONLY``."""
+    """Return the content of a file, an `OSError` of `errno.EFBIG` if it has more bytes; `flags` are added to
+    ``O_RDONLY``."""
     return bytes(read_content(system, path, limit=limit, flags=flags))
 
 
 def read_content(system: System, path: Path, *, limit: int, flags: int = 0) -> memoryview:
-    """The same in memory of its own that is not copied again."""
+    """Return the same in memory of its own that is not copied again."""
     fd = system.open(path, os.O_RDONLY | flags)
     try:
         nbytes = system.fstat(fd).st_size

@@ -1,4 +1,4 @@
-"""Names of hidden files that belong to a file and lie beside it: notes, journals, files that have no name yet.
+"""Hidden files belong to a file and lie beside it: notes, journals, files that have no name yet.
 
 Knows: names. Does not know: what is in the files.
 """
@@ -21,7 +21,7 @@ _LONGEST = 240
 
 
 def neighbour(path: str, suffix: str) -> str:
-    """The name of a hidden file that belongs to a file, the same each time: ``.NAME.suffix``.
+    """Return the name of a hidden file that belongs to a file, the same each time: ``.NAME.suffix``.
 
     Examples
     --------
@@ -39,12 +39,12 @@ def neighbour(path: str, suffix: str) -> str:
 
 
 def is_unnamed(path: str) -> bool:
-    """Whether this is the name of a file that has not got its own name yet."""
+    """Return whether this is the name of a file that has not got its own name yet."""
     if not path.endswith(UNNAMED):
         return False  # first: this is asked at every opening
     return os.path.basename(path).startswith(".")
 
 
 def cut_name(name: bytes, nbytes: int) -> str:
-    """The start of a name, without half a character at its end."""
+    """Return the start of a name, without half a character at its end."""
     return name[:nbytes].decode("utf-8", "ignore")

@@ -1,4 +1,4 @@
-"""Work in two threads: one waits for the kernel, or copies, while the other computes.
+"""Two threads share work: one waits for the kernel, or copies, while the other computes.
 
 Knows: threads. Does not know: what a task does, files, drivers.
 """

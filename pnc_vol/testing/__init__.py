@@ -1,4 +1,4 @@
-"""What authors of drivers, stores and layouts test them with: suites, systems that fail, programs on ranks.
+"""Authors of drivers, stores and layouts test them with these suites, failing systems, and programs on ranks.
 
 ===============  =======================================================================================
 module           what it does

@@ -1,4 +1,4 @@
-"""What every driver must do, as tests that a driver's author runs.
+"""Every driver must pass these tests, which its author runs.
 
     from pnc_vol.testing.driver_suite import DriverSuite
 
@@ -43,7 +43,7 @@ __all__ = ["Driver", "DriverSuite", "Extents", "Model", "Wrapper", "extents_of",
 
 
 def extents_of(*triples: tuple[int, int, int]) -> Extents:
-    """Extents from ``(offset, length, place)``."""
+    """Return extents from ``(offset, length, place)``."""
     table = np.array(triples, np.int64).reshape(-1, 3)
     return Extents(*(np.ascontiguousarray(column) for column in table.T))
 
@@ -94,7 +94,7 @@ class DriverSuite:
     threads = True
 
     def make(self, path: str, *, writable: bool = True) -> Driver:
-        """The driver or stack under test, open on the file `path`, which exists and is empty at first."""
+        """Return the driver or stack under test, open on the file `path`, which exists and is empty at first."""
         return open_stack(self.stack, path, writable=writable)
 
     @pytest.fixture
@@ -109,7 +109,7 @@ class DriverSuite:
             yield driver
 
     def content(self, driver: Driver) -> bytes:
-        """The whole file, read through the driver."""
+        """Return the whole file, read through the driver."""
         memory = np.zeros(driver.size(), np.uint8)
         assert driver.read(extents_of((0, len(memory), 0)), memory) == len(memory)
         return memory.tobytes()

@@ -1,4 +1,4 @@
-"""Systems that fail, stop and record, to be passed in place of a `System`; and calls inside the package that fail.
+"""These systems fail, stop and record, and are passed in place of a `System`; calls inside the package can fail, too.
 
 Knows: the calls of `pnc_vol.system.System`, Python's profiler. Does not know: drivers, files' formats.
 
@@ -66,14 +66,14 @@ for _name in CALLS:
 
 
 def _shortened(name: str, args: tuple[Any, ...], nbytes: int) -> tuple[Any, ...]:
-    """The arguments of a `pwrite` or `pwritev` that writes only its first `nbytes` bytes."""
+    """Return the arguments of a `pwrite` or `pwritev` that writes only its first `nbytes` bytes."""
     fd, data, offset = args
     joined = b"".join(bytes(part) for part in data) if name == "pwritev" else bytes(data)
     return fd, joined[:nbytes], offset
 
 
 def nbytes_of(name: str, args: tuple[Any, ...]) -> int:
-    """Bytes that a call asks for; 0 for one that moves none."""
+    """Return the number of bytes that a call asks for; 0 for one that moves none."""
     if name in ("preadv", "pwritev"):
         return sum(memoryview(part).nbytes for part in args[1])
     if name in ("pread_into", "pwrite"):
@@ -298,7 +298,7 @@ class TraceSystem(HookedSystem):
             self.log.append(Call(len(self.log) + 1, name, path, offset, nbytes_of(name, args), result))
 
     def matching(self, **fields: Any) -> list[Call]:
-        """The calls whose fields have these values; a set or tuple is any of its values, a function is asked.
+        """Return the calls whose fields have these values; a set or tuple is any of its values, a function is asked.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What every layout must do, as tests that a layout's author runs.
+"""Every layout must pass these tests, which its author runs.
 
     from pnc_vol.testing.layout_suite import LayoutSuite
 
@@ -45,13 +45,13 @@ _SHAPES: dict[str, tuple[tuple[int, ...], str, int | None]] = {
 
 
 def _layout_of(file: pnc_vol.File) -> tuple[Layout, Tree]:
-    """The layout in force of a file that is open, and its definitions."""
+    """Return the layout in force of a file that is open, and its definitions."""
     session: Any = file.id.handle.session
     return session.disk.layout, session.defs.tree
 
 
 def _bytes_of(extents: Extents) -> dict[int, int]:
-    """For each byte of the elements, by its number: its address."""
+    """Return the address of each byte of the elements, by its number."""
     found: dict[int, int] = {}
     for offset, length, place in zip(*(column.tolist() for column in extents), strict=True):
         for i in range(length):
@@ -75,18 +75,18 @@ class LayoutSuite:
             yield
 
     def open(self, mode: str = "r", **options: Any) -> pnc_vol.File:
-        """The file of a test."""
+        """Return the file of a test."""
         return pnc_vol.File(self._path, mode, layout=self.layout.name, **{**self.options, **options})
 
     def define(self, file: pnc_vol.File) -> None:
-        """The variables that most tests use."""
+        """Define the variables that most tests use."""
         for name, (shape, dtype, axis) in _SHAPES.items():
             maxshape = None if axis is None else (None, *shape[1:])
             file.create_dataset(name, shape, dtype, maxshape=maxshape)
 
     @pytest.fixture
     def defined(self, _known: None) -> Iterator[tuple[Layout, Tree]]:
-        """A layout in force, with the variables of `define`."""
+        """Yield a layout in force, with the variables of `define`."""
         with self.open("w") as f:
             self.define(f)
             f.flush()
@@ -260,7 +260,7 @@ class LayoutSuite:
 
 
 def _slice(random: np.random.Generator, n: int) -> Any:
-    """An index of an axis of n elements: a number, a slice with a step, or a list."""
+    """Return an index of an axis of n elements: a number, a slice with a step, or a list."""
     kind = int(random.integers(3))
     if kind == 0:
         return int(random.integers(n))

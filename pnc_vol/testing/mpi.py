@@ -26,21 +26,22 @@ __all__ = ["find_mpiexec", "flavour", "missing", "run_mpi"]
 
 @functools.cache
 def find_mpiexec() -> str | None:
-    """Path of the launcher: the one beside this Python, else the first on PATH, else None."""
+    """Return the path of the launcher: the one beside this Python, else the first on PATH, else None."""
     beside = os.path.dirname(sys.executable)
     return shutil.which("mpiexec", path=beside) or shutil.which("mpiexec")
 
 
 @functools.cache
 def flavour(mpiexec: str) -> str:
-    """Whose launcher it is: ``"openmpi"`` or ``"mpich"``."""
+    """Return whose launcher it is: ``"openmpi"`` or ``"mpich"``."""
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60, check=False)
     text = version.stdout + version.stderr
     return "openmpi" if "Open MPI" in text or "OpenRTE" in text or "PRRTE" in text else "mpich"
 
 
 def missing() -> str:
-    """Why MPI programs cannot be started here, or nothing: for ``pytest.mark.skipif(bool(missing()), reason=...)``."""
+    """Return why MPI programs cannot be started here, or nothing: for ``pytest.mark.skipif(bool(missing()),
+    reason=...)``."""
     if importlib.util.find_spec("mpi4py") is None:
         return 'mpi4py is not installed (pip install "pnc-vol[mpi]")'
     if find_mpiexec() is None:

@@ -1,4 +1,4 @@
-"""Files with a queue store under test: variables, ways to post, a device that refuses to write.
+"""A store under test gets files: variables, ways to post, a device that refuses to write.
 
 Knows: the store protocol (`pnc_vol.queue.stores`), the queue, files. Does not know: what a test asks (`store_suite`).
 """
@@ -58,7 +58,7 @@ POSTS: dict[str, tuple[Any, Callable[[Any, Any, Any], Any]]] = {
 
 
 def queue_of(file: pnc_vol.File) -> Queue:
-    """The queue of a file that is open."""
+    """Return the queue of a file that is open."""
     queue: Queue = file.id.handle.session.posted.queue
     return queue
 
@@ -77,7 +77,7 @@ class _Refusing(Wrapper):
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """The driver ``refusing`` writes nothing."""
+    """Yield the driver ``refusing`` writes nothing."""
     _Refusing.active = True
     try:
         yield
@@ -115,11 +115,11 @@ class StoreFiles:
             yield
 
     def open(self, mode: str = "r", **options: Any) -> pnc_vol.File:
-        """The file of a test."""
+        """Return the file of a test."""
         return pnc_vol.File(self.path, mode, **({"store": self.name, **self.options} if mode != "r" else {}), **options)
 
     def define(self, file: pnc_vol.File) -> Arrays:
-        """The variables that most tests use, and what they hold."""
+        """Return the variables that most tests use, and what they hold."""
         for name, (shape, dtype, grows) in SHAPES.items():
             file.create_dataset(name, shape, dtype, maxshape=(None, *shape[1:]) if grows else None)
         return {name: np.zeros(shape, dtype) for name, (shape, dtype, _) in SHAPES.items()}
@@ -133,7 +133,7 @@ class StoreFiles:
                 self.between(file)
 
     def check(self, file: pnc_vol.File, arrays: Arrays) -> None:
-        """What is read is what was written."""
+        """Check that what is read is what was written."""
         for name, array in arrays.items():
             np.testing.assert_array_equal(file[name][()], array, err_msg=name)
 
@@ -171,7 +171,7 @@ class StoreFiles:
 
 
 def random_index(random: np.random.Generator, n: int) -> Any:
-    """An index of an axis of n elements: a number, or a slice with a step."""
+    """Return an index of an axis of n elements: a number, or a slice with a step."""
     if random.integers(3) == 0:
         return int(random.integers(n))
     start = int(random.integers(n))
@@ -179,7 +179,7 @@ def random_index(random: np.random.Generator, n: int) -> Any:
 
 
 def copied(batch: Batch, uid: int, rows: Rows) -> Iterator[tuple[int, int, bytes]]:
-    """Of each row its address, its bytes by number, and what the batch copies there."""
+    """Yield, for each row, its address, its bytes by number, and what the batch copies there."""
     for _, _, count, address, itemsize in rows.tolist():
         target, one = np.zeros(count * itemsize, np.uint8), np.zeros(1, np.int64)
         batch.copy(uid, target, one, one + address, one + count * itemsize)

@@ -1,4 +1,4 @@
-"""What every queue store must do, as tests that a store's author runs.
+"""Every queue store must pass these tests, which its author runs.
 
     from pnc_vol.testing.store_suite import StoreSuite
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the data of pnc_vol: extents, shapes, types, selections.
+"""Hypothesis draws the data of pnc_vol with these strategies: extents, shapes, types, selections.
 
 Knows: hypothesis, numpy, extents. Does not know: files, h5py.
 
@@ -23,7 +23,7 @@ __all__ = ["cdf5_dtypes", "dataset_shapes", "indices", "scattered_extents", "sel
 def scattered_extents(
     draw: Callable[..., Any], *, most: int = 40, longest: int = 40
 ) -> tuple[Extents, npt.NDArray[np.uint8]]:
-    """Extents that overlap neither in the file nor in memory, in any order, and a memory that goes with them.
+    """Return extents that overlap neither in the file nor in memory, in any order, and a memory that goes with them.
 
     Parameters
     ----------
@@ -55,19 +55,20 @@ def scattered_extents(
 
 
 def dataset_shapes(*, dims: int = 4, longest: int = 6, zeros: bool = False) -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes of up to `dims` dimensions; with `zeros` a dimension may have none."""
+    """Return the shapes of up to `dims` dimensions; with `zeros` a dimension may have none."""
     return st.lists(st.integers(0 if zeros else 1, longest), max_size=dims).map(tuple)
 
 
 def cdf5_dtypes(*, text: bool = True) -> st.SearchStrategy[np.dtype[Any]]:
-    """The types that a CDF-5 file has, in either byte order; with `text`, one character too."""
+    """Return the types that a CDF-5 file has, in either byte order; with `text`, one character too."""
     numbers = [f"{order}{code}" for code in ("i2", "i4", "i8", "u2", "u4", "u8", "f4", "f8") for order in "<>"]
     return st.sampled_from(["i1", "u1", *numbers, *(["S1"] if text else [])]).map(np.dtype)
 
 
 @st.composite
 def indices(draw: Callable[..., Any], size: int) -> int | slice:
-    """An index of one dimension of `size` elements: a number, or a slice of positive step, as h5py takes them."""
+    """Return an index of one dimension of `size` elements: a number, or a slice of positive step, as h5py takes
+    them."""
     if size and draw(st.booleans()):
         return int(draw(st.integers(-size, size - 1)))
     start = draw(st.none() | st.integers(-size, size))
@@ -77,7 +78,7 @@ def indices(draw: Callable[..., Any], size: int) -> int | slice:
 
 @st.composite
 def selections(draw: Callable[..., Any], shape: tuple[int, ...], *, fancy: bool = True, mask: bool = True) -> Any:
-    """What may stand in ``ds[...]`` for a dataset of this shape, by h5py's rules.
+    """Return what may stand in ``ds[...]`` for a dataset of this shape, by h5py's rules.
 
     Parameters
     ----------

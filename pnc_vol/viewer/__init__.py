@@ -1,4 +1,4 @@
-"""Files in a browser: ``pnc-vol view``.
+"""``pnc-vol view`` shows files in a browser.
 
 ==============  =================================================================================
 `server`        the HTTP server on the loopback address: token, host, routes, the page, values as CSV

@@ -1,4 +1,4 @@
-"""The axes of a dataset, and its values as they are meant, by the CF conventions.
+"""The axes of a dataset, and its values, are shown as the CF conventions mean them.
 
 Knows: coordinate variables, the attribute ``coordinates``, packed and missing values. Does not know: HTTP, h5grove.
 
@@ -52,7 +52,7 @@ class PlotAxis:
 
     @classmethod
     def over(cls, dataset: Any, values: Array, *, upwards: bool = False) -> PlotAxis:
-        """The axis with the values of a coordinate variable; `upwards`: latitudes rise."""
+        """Return the axis with the values of a coordinate variable; `upwards`: latitudes rise."""
         units = _text(dataset.attrs, "units")
         turned = bool(upwards and units in _NORTH and values[0] > values[-1])
         same = "degrees" if units in _EAST | _NORTH else units
@@ -80,7 +80,7 @@ class Decoding:
 
     @classmethod
     def of(cls, dataset: Any) -> Decoding:
-        """What the attributes of a numeric dataset ask for."""
+        """Return what the attributes of a numeric dataset ask for."""
         attrs = dataset.attrs
         dtype: np.dtype[Any] = dataset.dtype
         scale, offset = _number(attrs, "scale_factor"), _number(attrs, "add_offset")
@@ -99,7 +99,7 @@ class Decoding:
         return cls(dtype, scale, offset, tuple(missing), low, high, unsigned)
 
     def __call__(self, stored: Any) -> Any:
-        """The values that are meant; what is missing is NaN."""
+        """Return the values that are meant; what is missing is NaN."""
         raw = np.asarray(stored)
         if self.unsigned:
             raw = raw.view(f"{raw.dtype.byteorder}u{raw.dtype.itemsize}")
@@ -123,7 +123,7 @@ class Decoding:
 
 
 def is_numeric(dataset: Any) -> bool:
-    """Whether an object is a dataset of integers or floating-point numbers, with elements."""
+    """Return whether an object is a dataset of integers or floating-point numbers, with elements."""
     if not getattr(dataset, "shape", None) or 0 in dataset.shape:
         return False
     try:
@@ -134,7 +134,7 @@ def is_numeric(dataset: Any) -> bool:
 
 
 def label_of(dataset: Any) -> str:
-    """The name for people, with the unit.
+    """Return the name for people, with the unit.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def label_of(dataset: Any) -> str:
 
 
 def axes_of(dataset: Any, *, even: bool) -> list[PlotAxis]:
-    """The axes of a numeric dataset.
+    """Return the axes of a numeric dataset.
 
     Parameters
     ----------
@@ -164,7 +164,8 @@ def axes_of(dataset: Any, *, even: bool) -> list[PlotAxis]:
 
 
 def place_of(dataset: Any) -> list[PlotAxis] | None:
-    """Longitudes and latitudes of a dataset of one axis, if ``coordinates`` names both; to be drawn as points."""
+    """Return longitudes and latitudes of a dataset of one axis, if ``coordinates`` names both; to be drawn as
+    points."""
     if len(dataset.shape) != 1:
         return None
     found: dict[str, PlotAxis] = {}
@@ -194,7 +195,7 @@ def _axis(dataset: Any, number: int, named: list[Any], even: bool) -> PlotAxis:
 
 
 def name_of(dataset: Any, number: int) -> str:
-    """The name of the dimension of an axis: its label, that of its scale, or its own; empty if it has none.
+    """Return the name of the dimension of an axis: its label, that of its scale, or its own; empty if it has none.
 
     Examples
     --------
@@ -214,7 +215,7 @@ def name_of(dataset: Any, number: int) -> str:
 
 
 def _coordinates(dataset: Any, size: int) -> Array | None:
-    """The values of a coordinate variable; None if they cannot be drawn over."""
+    """Return the values of a coordinate variable; None if they cannot be drawn over."""
     if not is_numeric(dataset) or dataset.shape != (size,) or size < 2:
         return None
     values: Array = Decoding.of(dataset)(dataset[()])
@@ -222,14 +223,14 @@ def _coordinates(dataset: Any, size: int) -> Array | None:
 
 
 def _is_even(values: Array) -> bool:
-    """Whether each value is within half a cell of where it is drawn."""
+    """Return whether each value is within half a cell of where it is drawn."""
     first, last = float(values[0]), float(values[-1])
     cell = abs(last - first) / (len(values) - 1)
     return bool(cell > 0 and np.abs(values - np.linspace(first, last, len(values))).max() <= cell / 2)
 
 
 def _dimension(dataset: Any, number: int) -> str:
-    """What two axes over the same dimension share; empty if none is known."""
+    """Return what two axes over the same dimension share; empty if none is known."""
     if not inspect_hdf5.is_hdf5(dataset):
         return dataset.id.node.axes[number].dim_name or ""
     if scales := inspect_hdf5.axis_scales(dataset, number):
@@ -238,7 +239,8 @@ def _dimension(dataset: Any, number: int) -> str:
 
 
 def _auxiliary(dataset: Any) -> Iterator[Any]:
-    """The variables that the attribute ``coordinates`` names, looked for in the dataset's group and those above."""
+    """Yield the variables that the attribute ``coordinates`` names, looked for in the dataset's group and those
+    above."""
     for name in _text(dataset.attrs, "coordinates").split():
         group = dataset.parent
         while True:

@@ -1,4 +1,4 @@
-"""Objects of either library, as h5grove's content classes read them.
+"""h5grove's content classes read these objects of either library.
 
 Knows: what h5grove asks an object of h5py, and h5py's types, which have its answers. Does not know: HTTP, open files.
 
@@ -46,7 +46,7 @@ _TROUBLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def stored_type(dtype: np.dtype[Any]) -> Any:
-    """What HDF5 calls a type of ours."""
+    """Return what HDF5 calls a type of ours."""
     try:
         return h5py.h5t.py_create(dtype, logical=True)
     except TypeError:
@@ -172,7 +172,7 @@ class _Members(GroupContent):  # type: ignore[misc]
 
 
 def content_of(file: Any, path: str) -> EntityContent:
-    """The metadata of an object, as h5grove has it.
+    """Return the metadata of an object, as h5grove has it.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def _content(file: Any, path: str, obj: Any) -> EntityContent:
 
 
 def _member(file: Any, path: str) -> EntityContent:
-    """A member of a group; of one that cannot be opened there is only the name."""
+    """Return a member of a group; of one that cannot be opened there is only the name."""
     try:
         return content_of(file, path)
     except PathError:
@@ -240,7 +240,7 @@ def _reader(dataset: Any) -> Callable[[Any], Any]:
 
 
 def _view(file: Any, prefix: str, path: str) -> EntityContent:
-    """The group ``//map/PATH`` of a dataset, or a member of it."""
+    """Return the group ``//map/PATH`` of a dataset, or a member of it."""
     inner = path[len(prefix) - 1 :]
     dataset, name = file.get(inner), ""
     if not hasattr(dataset, "shape"):
@@ -272,7 +272,7 @@ def _members_of_view(dataset: Any, *, even: bool) -> Iterator[tuple[str, _Datase
 
 
 def _turned(dataset: Any, axes: list[int], selection: Any) -> Any:
-    """A selection of values whose `axes` run backwards; a single index is that of the file."""
+    """Return a selection of values whose `axes` run backwards; a single index is that of the file."""
     if not axes:
         return dataset[selection]
     given = list(selection) if isinstance(selection, tuple) and selection != () else []
@@ -290,7 +290,7 @@ def _turned(dataset: Any, axes: list[int], selection: Any) -> Any:
 
 
 def paths_below(file: Any, path: str) -> list[str]:
-    """The paths of a group and of all that is below it, each object once."""
+    """Return the paths of a group and of all that is below it, each object once."""
     base = content_of(file, path)
     if not isinstance(base, GroupContent):
         raise PathError(f"{path} is not a group")
@@ -311,7 +311,8 @@ def paths_below(file: Any, path: str) -> list[str]:
 
 
 def first_of(file: Any, *, most: int = 500) -> str:
-    """The dataset to begin with: the first of two axes or more, else the first of one that is no scale; else the root.
+    """Return the dataset to begin with: the first of two axes or more, else the first of one that is no scale; else the
+    root.
 
     Parameters
     ----------
@@ -331,7 +332,7 @@ def first_of(file: Any, *, most: int = 500) -> str:
 
 
 def shape_of_selection(shape: tuple[int, ...], selection: str | None) -> tuple[int, ...]:
-    """The shape of what a selection of h5grove reads.
+    """Return the shape of what a selection of h5grove reads.
 
     Raises
     ------
@@ -348,7 +349,7 @@ def shape_of_selection(shape: tuple[int, ...], selection: str | None) -> tuple[i
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON can have it: texts for bytes and references, None for what is empty."""
+    """Return a value as JSON can have it: texts for bytes and references, None for what is empty."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value if value.dtype.kind in "biufc" else json_value(value.tolist())
     if isinstance(value, bytes):

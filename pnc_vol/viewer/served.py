@@ -1,4 +1,4 @@
-"""One file that is shown: open for reading, and opened again when it has changed.
+"""`Served` is one file that is shown: it is open for reading, and opened again when it has changed.
 
 Knows: how either kind of file is opened, how to find out that it changed. Does not know: what is asked of its objects.
 
@@ -59,7 +59,7 @@ class Served:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Any]:
-        """The file, as it is now; h5py's or ours.
+        """Yield the file, as it is now; h5py's or ours.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class Served:
             yield self._file
 
     def state(self) -> dict[str, str]:
-        """What is there now: the version, where to begin, and what a reader should know.
+        """Return what is there now: the version, where to begin, and what a reader should know.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Served:
             file.close()
 
     def _seen(self) -> str:
-        """What differs when the file, or a subfile of a set, is another one or has been written to."""
+        """Return what differs when the file, or a subfile of a set, is another one or has been written to."""
         paths = files_of(REAL, self.path)
         if self._source and exists(REAL, self._source):
             paths.append(self._source)

@@ -1,4 +1,4 @@
-"""The HTTP server of the viewer, for the user who started it and nobody else.
+"""The HTTP server of the viewer answers the user who started it and nobody else.
 
 Knows: addresses, tokens, routes, the page's files. Does not know: objects of files; h5grove's content answers.
 
@@ -147,7 +147,7 @@ class Viewer(socketserver.ThreadingTCPServer):
     # ------------------------------------------------------------------------------------------------- answers
 
     def answer(self, target: str, host: str) -> Answer:
-        """The answer to a request.
+        """Return the answer to a request.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class Viewer(socketserver.ThreadingTCPServer):
 
 
 def _data(content: Any, selection: str | None, form: str, dtype: str | None, flatten: str | None) -> Answer:
-    """The values of a dataset, encoded by h5grove."""
+    """Return the values of a dataset, encoded by h5grove."""
     if not isinstance(content, DatasetContent):
         raise ValueError(f"{content.path} is not a dataset")
     about = content.metadata()
@@ -255,11 +255,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the address, with the token, must not reach a log."""
+        """Do nothing: the address, with the token, must not reach a log."""
 
 
 def _csv_of(values: np.ndarray[Any, Any]) -> bytes:
-    """The lines of an array of real numbers, each with as few digits as tell it from all others.
+    """Return the lines of an array of real numbers, each with as few digits as tell it from all others.
 
     The array has one axis, with a line for each value, or two.
 

@@ -1,4 +1,4 @@
-"""xarray and dask: reading by ``engine="pnc_vol"``, writing by `pnc_vol.to_netcdf`.
+"""xarray and dask read by ``engine="pnc_vol"`` and write by `pnc_vol.to_netcdf`.
 
 =============  ==================================================================================
 `engine`       what xarray finds under the entry point ``xarray.backends``

@@ -1,4 +1,4 @@
-"""The values of one variable, read when they are asked for.
+"""The values of one variable are read when they are asked for.
 
 Knows: datasets, elements, xarray's indexers. Does not know: names, attributes, groups.
 
@@ -34,7 +34,7 @@ Where = tuple[str, tuple[str, ...]]
 
 
 def shown_dtype(element: Element) -> np.dtype[Any]:
-    """The type of the values that xarray gets, before it decodes them."""
+    """Return the type of the values that xarray gets, before it decodes them."""
     kind = element.kind
     if element.is_string:
         return np.dtype("S1")
@@ -47,7 +47,8 @@ def shown_dtype(element: Element) -> np.dtype[Any]:
 
 
 def inner_axes(element: Element) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Lengths and names of the axes behind those of the dataset: of characters, of bytes, of an array type."""
+    """Return the lengths and names of the axes behind those of the dataset: of characters, of bytes, of an array
+    type."""
     if element.kind in ("complex", "longdouble"):
         return (), ()
     return element.trailing, element.trailing_names
@@ -107,7 +108,7 @@ class StoredArray(BackendArray):
 
 
 def found(file: File, where: Where) -> Dataset:
-    """The dataset of an open file."""
+    """Return the dataset of an open file."""
     path, parts = where
     dataset: Dataset = file[path]
     if not parts:
@@ -119,7 +120,7 @@ def found(file: File, where: Where) -> Dataset:
 
 
 def _padded(dataset: Dataset, key: tuple[Any, ...], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """What a key selects of a dataset with fewer records than the others: fill values where it has none."""
+    """Return what a key selects of a dataset with fewer records than the others: fill values where it has none."""
     records = len(dataset)
     wanted = np.atleast_1d(np.arange(shape[0])[key[0]])
     there = wanted < records

@@ -1,4 +1,4 @@
-"""One call of `to_netcdf` on a file that is open: values are encoded, variables defined, values written.
+"""One call of `to_netcdf` on an open file encodes values, defines variables and writes.
 
 Knows: encoded variables, regions, which rank writes what. Does not know: how a variable becomes a dataset
 (`variables`), how values are encoded (`variables`, `stored`), how blocks are written by offsets.
@@ -81,7 +81,7 @@ class GroupPlan(NamedTuple):
     unlimited: set[str]
 
     def has(self, name: str) -> bool:
-        """Whether the file has a variable."""
+        """Return whether the file has a variable."""
         return self.there is not None and name in self.there.get_variables()
 
 
@@ -198,7 +198,7 @@ class Writing:
     def _encoded(
         self, new: dict[str, xarray.Variable], attrs: dict[str, Any], *, apart: bool
     ) -> tuple[dict[Any, xarray.Variable], dict[str, Any]]:
-        """Variables that the file does not have, encoded as xarray chooses, on all ranks alike."""
+        """Return variables that the file does not have, encoded as xarray chooses, on all ranks alike."""
         ranks = self.comm if apart else None
         if ranks is not None:
             chosen = None
@@ -215,7 +215,7 @@ class Writing:
     def _as_stored(
         self, there: GroupStore, name: str, variable: xarray.Variable, given: Mapping[str, Any], moves: set[str | None]
     ) -> xarray.Variable:
-        """A variable of the dataset as the one of the file is encoded, with the axes in its order.
+        """Return a variable of the dataset as the one of the file is encoded, with the axes in its order.
 
         moves : set of str, dimensions along which it is a part of the one in the file.
         """
@@ -257,13 +257,13 @@ class Writing:
         return xarray.Variable(axes, data, attrs)
 
     def _node(self, group: str, name: str) -> DatasetNode:
-        """What the file has for a variable of a group."""
+        """Return what the file has for a variable of a group."""
         return next(one.node for one in datasets_of(self.file[group].id.node) if one.name == name)
 
     def _extent(
         self, dataset: xarray.Dataset, region: Mapping[str, slice], there: GroupStore | None
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Of each dimension where this part begins, and how long it will be in the file."""
+        """Return, for each dimension, where this part begins, and how long it will be in the file."""
         sizes = {str(dim): size for dim, size in dataset.sizes.items()}
         starts = dict.fromkeys(sizes, 0)
         lengths = {} if there is None else there.get_dimensions()
@@ -294,7 +294,8 @@ class Writing:
         there: GroupStore,
         sizes: Mapping[str, int],
     ) -> None:
-        """Whether new variables fit the dimensions of the file, and no record would be filled without being asked for.
+        """Check that new variables fit the dimensions of the file, and that no record would be filled without being
+        asked for.
 
         Raises
         ------
@@ -403,7 +404,7 @@ def _check_unlimited(asked: set[str], known: set[str]) -> None:
 
 
 def _unlimited(part: GroupPart) -> set[str]:
-    """The dimensions of a dataset that can grow.
+    """Return the dimensions of a dataset that can grow.
 
     Raises
     ------

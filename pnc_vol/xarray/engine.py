@@ -1,4 +1,4 @@
-"""What xarray finds under the entry point ``xarray.backends``: ``xarray.open_dataset(path, engine="pnc_vol")``.
+"""xarray finds this engine under the entry point ``xarray.backends``: ``open_dataset(path, engine="pnc_vol")``.
 
 Knows: xarray's interface of engines, how files are opened. Does not know: variables, decoding.
 
@@ -55,7 +55,7 @@ class PncVolBackendEntrypoint(BackendEntrypoint):
     )  # fmt: skip
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether it is a NetCDF file of a classic format, or the name of a set of subfiles."""
+        """Return whether it is a NetCDF file of a classic format, or the name of a set of subfiles."""
         return _magic(filename_or_obj) in MAGIC
 
     def open_dataset(
@@ -159,7 +159,7 @@ def _decoded(manager: FileManager[File], source: str, path: str, decoding: dict[
 def _manager(
     name: Any, options: Mapping[str, Any] | None, storage_options: Mapping[str, Any] | None
 ) -> tuple[FileManager[File], str]:
-    """What opens the file, again if need be, and the file's name."""
+    """Return what opens the file, again if need be, and the file's name."""
     given = dict(options or {})
     if storage_options:
         given["storage_options"] = dict(storage_options)
@@ -180,7 +180,7 @@ def _in_memory(content: bytes) -> File:
 
 
 def _magic(name: Any) -> bytes:
-    """The first bytes of what is to be opened; of a set of subfiles, those of its first file."""
+    """Return the first bytes of what is to be opened; of a set of subfiles, those of its first file."""
     if isinstance(name, (bytes, bytearray, memoryview)):
         return bytes(name[:4])
     if isinstance(name, (str, os.PathLike)):

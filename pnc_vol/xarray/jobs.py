@@ -1,4 +1,4 @@
-"""Arrays that are to be written, and where to: at once, by the blocks of dask, or by other processes.
+"""Arrays are written at once, by the blocks of dask, or by other processes.
 
 Knows: dask, datasets, regions. Does not know: how variables are defined or encoded.
 """
@@ -29,12 +29,12 @@ __all__ = [
 
 
 def is_dask(values: Any) -> bool:
-    """Whether values are computed by dask."""
+    """Return whether values are computed by dask."""
     return hasattr(values, "__dask_graph__")
 
 
 def computed_elsewhere() -> bool:
-    """Whether dask is set to compute in other processes.
+    """Return whether dask is set to compute in other processes.
 
     xarray has a function for it, which is not public and has another name in each of its versions.
     """
@@ -128,13 +128,13 @@ class PendingTarget(NamedTuple):
 
 
 def by_offset(job: StoreJob, file: PlacedFile) -> StoreJob:
-    """The same, by the offsets that the header gives now."""
+    """Return the same, by the offsets that the header gives now."""
     pending = job.target
     return job._replace(target=target_of(pending.dataset, pending.shape, file, chars=pending.chars))
 
 
 def shares(job: StoreJob, comm: Any) -> Iterator[StoreJob]:
-    """The blocks of an array that a rank computes, if all ranks have the same array."""
+    """Yield the blocks of an array that a rank computes, if all ranks have the same array."""
     source = job.source
     begins = [np.cumsum((0, *chunks[:-1])) for chunks in source.chunks]
     for number, index in enumerate(np.ndindex(*source.numblocks)):

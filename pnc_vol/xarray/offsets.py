@@ -1,4 +1,4 @@
-"""Blocks that other processes write into a file by their offsets.
+"""Other processes write blocks into a file by their offsets.
 
 Knows: places of variables, bytes of values, drivers. Does not know: headers, xarray, dask.
 
@@ -62,7 +62,7 @@ class PlacedFile:
     new: bool = False
 
     def path(self) -> str:
-        """The name that the file has now.
+        """Return the name that the file has now.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class OffsetTarget:
 
 
 def joined(key: tuple[Any, ...], values: Any) -> tuple[Any, Any]:
-    """Characters along the last axis as strings, and the key without that axis."""
+    """Return characters along the last axis as strings, and the key without that axis."""
     chars = np.ascontiguousarray(values)
     return key[:-1], chars.view(f"S{chars.shape[-1]}").reshape(chars.shape[:-1])
 
@@ -196,7 +196,7 @@ def check_ordinary(file: File) -> None:
 
 
 def target_of(dataset: Dataset, shape: tuple[int, ...], file: PlacedFile, *, chars: bool) -> OffsetTarget:
-    """The target of a dataset that has its place in the file.
+    """Return the target of a dataset that has its place in the file.
 
     Parameters
     ----------

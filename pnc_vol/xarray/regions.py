@@ -1,4 +1,4 @@
-"""Which part of a file a dataset is written to: slices by dimension, given or looked up by coordinates.
+"""A region says which part of a file a dataset is written to: slices by dimension, given or looked up.
 
 Knows: datasets of xarray, pandas' indexes. Does not know: files, encodings, ranks.
 """
@@ -21,7 +21,7 @@ Region = Mapping[str, slice | Literal["auto"]] | Literal["auto"]
 def sliced(
     dataset: xarray.Dataset, region: Region | None, stored: Mapping[Any, xarray.Variable], *, fresh: bool
 ) -> tuple[xarray.Dataset, dict[str, slice]]:
-    """The slices of a region; and the dataset without the coordinates that the region was looked up by.
+    """Return the slices of a region; and the dataset without the coordinates that the region was looked up by.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def sliced(
 
 
 def _found(dim: str, dataset: xarray.Dataset, stored: Mapping[Any, xarray.Variable]) -> slice:
-    """Where the values of a coordinate are in the file; from 0 on if the dataset has no such coordinate."""
+    """Return where the values of a coordinate are in the file; from 0 on if the dataset has no such coordinate."""
     size = dataset.sizes[dim]
     if dim not in dataset.variables:
         return slice(0, size)

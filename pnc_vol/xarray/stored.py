@@ -1,4 +1,4 @@
-"""Values encoded by the encoding that a variable of a file has, so that they read back as they were given.
+"""Values are encoded by the encoding that a variable of a file has, so that they read back as they were given.
 
 Knows: the conventions of CF and of xarray for values, numpy, cftime. Does not know: files, dask, dimensions.
 
@@ -131,7 +131,7 @@ class StoredEncoding:
                 )
 
     def __call__(self, values: Any) -> Values:
-        """The stored values.
+        """Return the stored values.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class StoredEncoding:
     # ------------------------------------------------------------------------------------------------- numbers
 
     def _numbers(self, given: Values) -> tuple[Values, npt.NDArray[np.bool_], bool]:
-        """Numbers in the units of the file, which of them are missing, and whether they are times."""
+        """Return the numbers in the units of the file, which of them are missing, and whether they are times."""
         kind = given.dtype.kind
         missing = pd.isnull(given) if kind in "OMmf" else np.zeros(given.shape, bool)
         if kind == "O":
@@ -217,7 +217,7 @@ class StoredEncoding:
         return self._steps(given, days.astype(int), rest.astype(int), 0, 0, step=_SPANS[self.units]), missing
 
     def _steps(self, given: Values, days: Any, rest: Any, day: Any, begin: Any, *, step: int) -> Values:
-        """Days and nanoseconds since others as numbers of a step: whole ones if all are, else floats."""
+        """Return days and nanoseconds since others as numbers of a step: whole ones if all are, else floats."""
         days = days - day
         if np.abs(days).max(initial=0) + 1 > (1 << 63) // max(_DAY // step, 1):
             raise self._refused(given, np.abs(days) == np.abs(days).max(), f"is too far for whole {self.units!r}")
@@ -253,7 +253,7 @@ class StoredEncoding:
             )
 
     def _packed(self, given: Values, numbers: Values, missing: npt.NDArray[np.bool_], *, exact: bool) -> Values:
-        """Numbers as they are stored: scaled, in the file's type, with fill values for what is missing."""
+        """Return the numbers as they are stored: scaled, in the file's type, with fill values for what is missing."""
         stored = self.dtype
         target = _logical(stored, self.attrs.get("_Unsigned"))
         fill = self.fills[0] if self.fills else None
@@ -294,7 +294,7 @@ class StoredEncoding:
         return made
 
     def _whole(self, given: Values, wanted: Values, target: np.dtype[Any], *, rounded: bool, times: bool) -> Values:
-        """Numbers as integers of a type."""
+        """Return the numbers as integers of a type."""
         if wanted.dtype.kind == "f":
             nearest = np.rint(wanted)
             if not rounded and (nearest != wanted).any():
@@ -315,7 +315,7 @@ class StoredEncoding:
         return wanted.astype(target)
 
     def _floats(self, given: Values, wanted: Values, target: np.dtype[Any]) -> Values:
-        """Numbers as floats of a type; integers only if none is rounded."""
+        """Return the numbers as floats of a type; integers only if none is rounded."""
         with np.errstate(over="ignore"):
             made = wanted.astype(target)
         lost = np.isinf(made) & ~np.isinf(wanted) if wanted.dtype.kind in "fc" else np.zeros(made.shape, bool)
@@ -336,7 +336,7 @@ class StoredEncoding:
     # --------------------------------------------------------------------------------------------------- texts
 
     def _texts(self, given: Values) -> Values:
-        """Texts as bytes of the file's width."""
+        """Return texts as bytes of the file's width."""
         encoding = str(self.attrs.get("_Encoding", "ascii"))
         fill = self.attrs.get("_FillValue")
         kind = given.dtype.kind
@@ -382,20 +382,20 @@ _WHAT = {"U": "texts", "S": "texts", "T": "texts", "M": "times", "m": "durations
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values of an attribute are equal; NaN equals NaN, and bytes their text."""
+    """Return whether two values of an attribute are equal; NaN equals NaN, and bytes their text."""
     left, right = (np.asarray(value.decode() if isinstance(value, bytes) else value) for value in (one, other))
     return bool(np.array_equal(left, right, equal_nan=left.dtype.kind in "fc" and right.dtype.kind in "fc"))
 
 
 def _logical(stored: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
-    """The type that stored integers stand for, with an attribute ``_Unsigned``."""
+    """Return the type that stored integers stand for, with an attribute ``_Unsigned``."""
     if unsigned is not None and stored.kind in "iu":
         return np.dtype(f"{'u' if str(unsigned).lower() == 'true' else 'i'}{stored.itemsize}")
     return stored
 
 
 def _alike(one: str, other: str) -> bool:
-    """Whether two units of times begin at the same moment and have the same step."""
+    """Return whether two units of times begin at the same moment and have the same step."""
     lines = [_line_of(str(units), "standard") if " since " in str(units) else None for units in (one, other)]
     return lines[0] is not None and lines[0] == lines[1]
 
@@ -406,7 +406,7 @@ def _calendar(name: Any) -> str:
 
 
 def _line_of(units: str, calendar: str) -> tuple[np.datetime64, int] | None:
-    """The moment at which times begin, and the nanoseconds of a step; None where cftime has to count.
+    """Return the moment at which times begin, and the nanoseconds of a step; None where cftime has to count.
 
     xarray's own decoder finds it, so that its units and ways to write a date are known here.
     """
@@ -426,6 +426,6 @@ def _line_of(units: str, calendar: str) -> tuple[np.datetime64, int] | None:
 
 
 def _split(times: Any) -> tuple[Any, Any]:
-    """Days since 1970, and nanoseconds of the day."""
+    """Return days since 1970, and nanoseconds of the day."""
     days = times.astype("M8[D]")
     return days.astype(int), (times - days).astype("m8[ns]").astype(int)

@@ -1,4 +1,4 @@
-"""A group of an open file as xarray's variables, attributes and dimensions.
+"""A group of an open file becomes xarray's variables, attributes and dimensions.
 
 Knows: the tree of a file, xarray's variables. Does not know: decoding (xarray's own), how files are opened.
 
@@ -73,7 +73,7 @@ class GroupDataset(NamedTuple):
 
 
 def node_of(file: File, path: str) -> GroupNode:
-    """The group of an open file at a path.
+    """Return the group of an open file at a path.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def node_of(file: File, path: str) -> GroupNode:
 
 
 def group_paths(node: GroupNode) -> Iterator[str]:
-    """The paths of a group and of all below it."""
+    """Yield the paths of a group and of all below it."""
     yield node.path
     for child in node.children.values():
         if isinstance(child, GroupNode):
@@ -99,7 +99,7 @@ def group_paths(node: GroupNode) -> Iterator[str]:
 
 
 def datasets_of(group: GroupNode) -> list[GroupDataset]:
-    """The datasets that are variables of a group, in the order of the file."""
+    """Return the datasets that are variables of a group, in the order of the file."""
     wanted = {child for child in group.children.values() if isinstance(child, DatasetNode)}
     order = {uid: at for at, uid in enumerate(group.tree.datasets)}
     found: list[GroupDataset] = []
@@ -171,19 +171,19 @@ class GroupStore(AbstractDataStore):
         return xarray.Variable(dims, data, attrs, encoding)
 
     def get_variables(self) -> FrozenDict[str, xarray.Variable]:
-        """The variables of the group."""
+        """Return the variables of the group."""
         return FrozenDict(self._variables)
 
     def get_attrs(self) -> FrozenDict[str, Any]:
-        """The attributes of the group."""
+        """Return the attributes of the group."""
         return FrozenDict(self._attrs)
 
     def get_dimensions(self) -> FrozenDict[str, int]:
-        """The dimensions that variables use, and their lengths."""
+        """Return the dimensions that variables use, and their lengths."""
         return FrozenDict({name: size for var in self._variables.values() for name, size in var.sizes.items()})
 
     def get_encoding(self) -> dict[str, Any]:
-        """The unlimited dimensions."""
+        """Return the unlimited dimensions."""
         return {"unlimited_dims": self._unlimited}
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class GroupStore(AbstractDataStore):
 
 
 def _records_of_a_chunk(shape: tuple[int, ...], itemsize: int) -> int:
-    """How many records dask is to read at once; 0 for a variable that is small enough for one chunk.
+    """Return how many records dask is to read at once; 0 for a variable that is small enough for one chunk.
 
     A power of two: where variables with records of different sizes meet, their chunks nest.
     """
@@ -203,7 +203,8 @@ def _records_of_a_chunk(shape: tuple[int, ...], itemsize: int) -> int:
 
 
 def _shapes(found: list[GroupDataset]) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[int, ...]]]:
-    """Names and lengths of the axes of each variable, inner ones included; records of all count as one length."""
+    """Yield the names and lengths of the axes of each variable, inner ones included; records of all count as one
+    length."""
     records = max((one.node.shape[0] for one in found if one.node.is_record and one.node.shape), default=0)
     for one in found:
         node = one.node
@@ -219,7 +220,7 @@ def _shapes(found: list[GroupDataset]) -> Iterator[tuple[tuple[tuple[str, str], 
 
 
 def _attributes_of(file: File) -> dict[str, tuple[Attr, ...]]:
-    """The attributes of each variable in the header, by its name there."""
+    """Return the attributes of each variable in the header, by its name there."""
     session = file.id.check()
     return {var.name: var.attrs for var in session.disk.header.vars}
 
@@ -228,7 +229,7 @@ def _attributes_of(file: File) -> dict[str, tuple[Attr, ...]]:
 
 
 def _shown_attributes(attributes: Attributes, raw: Iterable[Attr] = (), *, enum: bool = False) -> dict[str, Any]:
-    """The attributes of a group or variable, in the order in which they are stored.
+    """Return the attributes of a group or variable, in the order in which they are stored.
 
     Parameters
     ----------
@@ -258,7 +259,8 @@ def _shown_attributes(attributes: Attributes, raw: Iterable[Attr] = (), *, enum:
 
 
 def _value(attribute: Attribute) -> Any:
-    """A value as netCDF4 gives it: `str`, list of `str`, numpy scalar or array; empty text or row for an empty one."""
+    """Return a value as netCDF4 gives it: `str`, list of `str`, numpy scalar or array; empty text or row for an empty
+    one."""
     value = attribute.value
     if value is None:
         return "" if attribute.dtype.kind in "OS" else np.empty(0, attribute.dtype)
@@ -281,7 +283,7 @@ def _text(value: bytes) -> str | bytes:
 
 
 def _axis_names(node: DatasetNode, group: GroupNode) -> tuple[tuple[str, str], ...]:
-    """Of each axis the name that is wanted in a group, and the one of its dimension.
+    """Return, for each axis, the name that is wanted in a group, and the one of its dimension.
 
     Parameters
     ----------
@@ -312,7 +314,7 @@ def _wanted(node: DatasetNode, axis: Axis, given: str, size: int, group: GroupNo
 
 
 def _above(node: Node, group: GroupNode) -> bool:
-    """Whether a dataset is in the group, or in one above it."""
+    """Return whether a dataset is in the group, or in one above it."""
     step: GroupNode | None = group
     while step is not None:
         if node.parent is step:
@@ -322,7 +324,8 @@ def _above(node: Node, group: GroupNode) -> bool:
 
 
 def _named_axes(shapes: Iterable[tuple[tuple[tuple[str, str], ...], tuple[int, ...]]]) -> list[tuple[str, ...]]:
-    """The names of the axes of all variables of a group: those that are wanted, as far as no name has two lengths.
+    """Return the names of the axes of all variables of a group: those that are wanted, as far as no name has two
+    lengths.
 
     Parameters
     ----------

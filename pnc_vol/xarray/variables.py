@@ -1,4 +1,4 @@
-"""The datasets that a dataset of xarray becomes, and where values go.
+"""A dataset of xarray becomes datasets of the file, and values go to them.
 
 Knows: encoded variables of xarray, groups of an open file. Does not know: decoding, dask, ranks.
 
@@ -76,7 +76,7 @@ def check_names(name: Any, dims: tuple[Any, ...]) -> None:
 
 
 def is_chars(variable: xarray.Variable) -> bool:
-    """Whether the last axis of an encoded variable is the length of strings."""
+    """Return whether the last axis of an encoded variable is the length of strings."""
     return bool(variable.dtype == np.dtype("S1") and variable.ndim > 0)
 
 
@@ -153,7 +153,8 @@ class Definer:
         return made
 
     def found(self, name: str, shape: tuple[int, ...], *, resize: bool) -> Dataset:
-        """A variable of the file that is written into, as long as that asks for, if it is to be made longer now."""
+        """Return a variable of the file that is written into, as long as that asks for, if it is to be made longer
+        now."""
         dataset = self.group[name]
         if resize and dataset.shape != shape:
             dataset.resize(shape)
@@ -188,7 +189,7 @@ class Definer:
         return made
 
     def _plain(self, dims: tuple[str, ...], outer: tuple[int, ...]) -> bool:
-        """Whether every axis can use the NetCDF dimension of its name."""
+        """Return whether every axis can use the NetCDF dimension of its name."""
         declared = {dim.name: dim.size for dim in self.file.id.node.tree.file_dims.order}
         for axis, (dim, size) in enumerate(zip(dims, outer, strict=False)):
             if declared.get(dim, -1) != (0 if dim in self.unlimited else size):
@@ -217,7 +218,7 @@ class Definer:
                     made.dims[axis].label = dim
 
     def _coordinates(self) -> dict[str, Dataset]:
-        """Scales of this group and of those above it, by name; the nearest of a name."""
+        """Return scales of this group and of those above it, by name; the nearest of a name."""
         found: dict[str, Dataset] = {}
         group: Group = self.group
         while True:
@@ -230,7 +231,7 @@ class Definer:
 
 
 def _element(variable: xarray.Variable, attrs: dict[str, Any]) -> Element:
-    """How a variable is stored; attributes that its type stands for are removed."""
+    """Return how a variable is stored; attributes that its type stands for are removed."""
     dtype = variable.dtype
     if dtype.kind == "S":
         width = variable.shape[-1] if variable.ndim and dtype.itemsize == 1 else dtype.itemsize
@@ -252,7 +253,7 @@ def _element(variable: xarray.Variable, attrs: dict[str, Any]) -> Element:
 
 
 def attribute(value: Any) -> Any:
-    """An attribute of xarray as this package stores it.
+    """Return an attribute of xarray as this package stores it.
 
     Raises
     ------
@@ -298,7 +299,7 @@ class Encoder(WritableCFDataStore):
 
 
 def _older(variable: xarray.Variable, name: Any) -> xarray.Variable:
-    """As xarray does it for the formats that lack 64-bit integers."""
+    """Return an attribute as xarray has it for the formats that lack 64-bit integers."""
     encoded = encode_nc3_variable(variable, name=name)
     for key, value in encoded.attrs.items():
         if isinstance(value, np.ndarray) and value.size == 1 and not isinstance(variable.attrs.get(key), list | tuple):
@@ -311,7 +312,7 @@ _CF = ("units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing
 
 
 def encoding_of(encoded: xarray.Variable, original: xarray.Variable) -> dict[str, Any]:
-    """The encoding with which a variable was encoded, so that other ranks encode theirs alike."""
+    """Return the encoding with which a variable was encoded, so that other ranks encode theirs alike."""
     found = dict(original.encoding)
     found.update({key: encoded.attrs[key] for key in _CF if key in encoded.attrs and key not in original.attrs})
     if original.dtype.kind in "MmO" and encoded.dtype.kind in "iuf":

@@ -1,4 +1,4 @@
-"""`to_netcdf`: a dataset or tree of xarray becomes a file, records behind those of a file, or a region of one.
+"""`to_netcdf` writes a dataset or tree of xarray: a new file, records behind those of a file, or a region of one.
 
 Knows: what the arguments mean, whether this process writes or others do. Does not know: how variables are encoded,
 defined and written (`defining`).
@@ -165,7 +165,7 @@ def to_netcdf(
 
 @contextmanager
 def _undone(file: File, placed: PlacedFile | None) -> Iterator[File]:
-    """The file, closed in the end; if anything fails, without what was written to it."""
+    """Yield the file, closed in the end; if anything fails, without what was written to it."""
     handle = file.id.handle
     try:
         yield file
@@ -185,7 +185,7 @@ def _undone(file: File, placed: PlacedFile | None) -> Iterator[File]:
 
 
 def _placed(name: Any, mode: str, *, fresh: bool, compute: bool) -> PlacedFile:
-    """The names of a file that other processes write.
+    """Return the names of a file that other processes write.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def _placed(name: Any, mode: str, *, fresh: bool, compute: bool) -> PlacedFile:
 
 
 def _absolute(path: Any) -> Any:
-    """The name of a file as `File` takes it; file objects, and addresses, which it refuses, as they are."""
+    """Return the name of a file as `File` takes it; file objects, and addresses, which it refuses, as they are."""
     if not isinstance(path, str | os.PathLike):
         return path
     name = os.fspath(path)
@@ -237,7 +237,7 @@ def _parts(
 
 
 def _with_name(array: xarray.DataArray) -> xarray.Dataset:
-    """A dataset of one array, as `xarray.load_dataarray` looks for it."""
+    """Return a dataset of one array, as `xarray.load_dataarray` looks for it."""
     if array.name is not None and array.name not in array.coords and array.name not in array.dims:
         return array.to_dataset()
     made = array.to_dataset(name="__xarray_dataarray_variable__")
@@ -283,5 +283,5 @@ class PncAccessor:
 
     @functools.wraps(to_netcdf)
     def to_netcdf(self, *args: Any, **kwargs: Any) -> Any:
-        """As `pnc_vol.to_netcdf`, of this dataset, array or tree."""
+        """Do as `pnc_vol.to_netcdf` does, of this dataset, array or tree."""
         return to_netcdf(self._of, *args, **kwargs)

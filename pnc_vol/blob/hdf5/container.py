@@ -125,7 +125,7 @@ class _DriverReader:
 
 
 def make(header_nbytes: int, data_nbytes: int) -> tuple[Container, list[tuple[int, bytes]], int]:
-    """A container for content of these sizes.
+    """Return a container for content of these sizes.
 
     Returns
     -------
@@ -160,7 +160,7 @@ def make(header_nbytes: int, data_nbytes: int) -> tuple[Container, list[tuple[in
 
 
 def _interruption_behind(error: BaseException | None) -> BaseException | None:
-    """Ctrl-C, or no memory, in a method that HDF5 called, which h5py passes on as an error of another class."""
+    """Return Ctrl-C, or no memory, in a method that HDF5 called, which h5py passes on as an error of another class."""
     while error is not None and not is_interruption(error):
         error = error.__cause__ or error.__context__
     return error
@@ -179,7 +179,7 @@ def _create(h5py: ModuleType, f: object, name: str, nbytes: int) -> int | None:
 
 
 def find(driver: Driver, path: str) -> Container:
-    """Where the two datasets of a file are.
+    """Return where the two datasets of a file are.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class Hdf5SetDriver(SetDriver):
     files: Hdf5BlobFiles
 
     def file(self, number: int) -> Driver:
-        """The driver of a subfile."""
+        """Return the driver of a subfile."""
         return self._file(number)
 
     def _opened(self, number: int, name: str) -> Driver:
@@ -135,7 +135,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         return True
 
     def refresh(self, session: Session) -> bool:
-        """Nothing: subfiles are there when they are complete."""
+        """Do nothing: subfiles are there when they are complete."""
         return False
 
     @property
@@ -225,7 +225,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         self._publish(durable=durable, renames=bool(replaces) and self.count > 1)
 
     def _in_turns(self, batches: list[Batch]) -> list[list[Batch]]:
-        """What was posted between two flushes each: what came later goes over what any rank posted before."""
+        """Return what was posted between two flushes each: what came later goes over what any rank posted before."""
         turns: list[list[Batch]] = [[] for _ in range(len(self._flushed) + 1)]
         for batch in batches:
             turns[bisect_right(self._flushed, _first_request(batch))].append(batch)
@@ -264,7 +264,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
     def _planned(
         self, own: Own, canonical: Header, uids: tuple[int, ...], maps: list[SubfileMap], decided: Agreed
     ) -> Hdf5Subfile:
-        """The plan of this rank's subfile, without its container."""
+        """Return the plan of this rank's subfile, without its container."""
         files = self.files
         rest = self.supplements(own.number, uids, decided.supplements)
         assigned = [files.assigned[uid] for uid in uids]
@@ -311,7 +311,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
                     _fill_bytes(driver, int(one.begins(variable)[blob]), nbytes, pattern)
 
     def _posted_whole(self, posted: PostedRuns, node: DatasetNode) -> bool:
-        """Whether this rank posted each element of its part, in all records, and nothing else."""
+        """Return whether this rank posted each element of its part, in all records, and nothing else."""
         uid, own = node.uid, self.files.own[self.files.assigned[node.uid]][0]
         inner = math.prod(inner_shape(node)) if node.is_record else 0
         records = (node.shape or (0,))[0] if node.is_record else 1
@@ -368,7 +368,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
 
 
 def _first_request(batch: Batch) -> int:
-    """The request of a row of a batch; a flush closes a batch, so all are of the time between two."""
+    """Return the request of a row of a batch; a flush closes a batch, so all are of the time between two."""
     first = batch.items(batch.uids()[0])[0]
     return first.request if isinstance(first, Listed) else int(first[0, 0])
 
@@ -378,7 +378,8 @@ def _posted(session: Session, uid: int) -> Runs:
 
 
 def _first_and_last(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Of each variable the first and the last rank that posted something for it, from two parts of all ranks."""
+    """Return, for each variable, the first and the last rank that posted something for it, from two parts of all
+    ranks."""
     found = dict(one)
     for key, (first, last) in other.items():
         low, high = found.get(key, (first, last))

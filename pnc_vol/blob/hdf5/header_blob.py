@@ -33,7 +33,7 @@ _FIRST_TAG = 12
 
 
 def encode(header: Header, order: Order = NATIVE) -> bytes:
-    """The content of ``/header_blob``; its length is a multiple of 4.
+    """Return the content of ``/header_blob``; its length is a multiple of 4.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def encode(header: Header, order: Order = NATIVE) -> bytes:
 
 
 def decode(data: bytes, where: str = "header_blob", *, offset: int = 0, most: int = MAX_HEADER_BYTES) -> Header:
-    """The header that the content of ``/header_blob`` describes; attribute values are big-endian, as in any header.
+    """Return the header that the content of ``/header_blob`` describes; attribute values are big-endian, as in any
+    header.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def decode(data: bytes, where: str = "header_blob", *, offset: int = 0, most: in
 
 
 def order_of(data: bytes) -> Order:
-    """The byte order of the content of ``/header_blob``.
+    """Return the byte order of the content of ``/header_blob``.
 
     Raises
     ------
@@ -134,7 +135,7 @@ def order_of(data: bytes) -> Order:
 
 
 def _read(data: bytes, order: Order, most: int) -> tuple[Header, int]:
-    """The header, with attribute values in this order, and its bytes."""
+    """Return the header, with attribute values in this order, and its bytes."""
     reader = Reader(data, len(data), most, MAX_NAME, LITTLE if order == "little" else WIDTHS[5])
     header, _, nbytes, _ = reader.header()
     if header.numrecs < 0:
@@ -143,7 +144,7 @@ def _read(data: bytes, order: Order, most: int) -> tuple[Header, int]:
 
 
 def _with_swapped_values(header: Header) -> Header:
-    """The header with the bytes of each attribute value reversed."""
+    """Return the header with the bytes of each attribute value reversed."""
     made: dict[int, tuple[Attr, ...]] = {}
     # many attributes share one value: it is swapped once
     values: dict[tuple[int, bytes], bytes] = {}

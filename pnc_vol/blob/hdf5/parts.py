@@ -91,17 +91,17 @@ class BlobParts:
         self._nelems = [one.nelems for one in says.maps]
 
     def begins(self, variable: int) -> Int64:
-        """int64[nblobs]: where a variable of the subfile's header begins in each blob."""
+        """Return int64[nblobs]: where a variable of the subfile's header begins in each blob."""
         found: Int64 = self.starts + self._prefix[variable] @ self._features
         return found
 
     def nbytes_of(self, variable: int) -> Int64:
-        """int64[nblobs]: bytes of all records of a variable in each blob; they lie one behind another."""
+        """Return int64[nblobs]: bytes of all records of a variable in each blob; they lie one behind another."""
         found: Int64 = (self._prefix[variable + 1] - self._prefix[variable]) @ self._features
         return found
 
     def record_sizes(self, variable: int) -> Int64:
-        """int64[nblobs]: bytes from one record of a variable to the next in each blob; 0 without records."""
+        """Return int64[nblobs]: bytes from one record of a variable to the next in each blob; 0 without records."""
         if variable not in self._record_bytes:
             return np.zeros(self.starts.size, np.int64)
         k = self._map_of.get(variable)
@@ -110,7 +110,7 @@ class BlobParts:
         return found
 
     def regions(self, offset: int = 0) -> Regions:
-        """Where elements of which size lie, if ``/data_blob`` begins at this byte."""
+        """Return where elements of which size lie, if ``/data_blob`` begins at this byte."""
         if not self._sizes.size:
             return Regions(*np.zeros((3, 0), np.int64))
         # consecutive variables of one element size are one region
@@ -122,12 +122,13 @@ class BlobParts:
 
 
 def _partitioned(says: Described) -> list[tuple[int, int]]:
-    """The partitioned variables: their number in the subfile's header, and that of their map, from 0."""
+    """Return the partitioned variables: their number in the subfile's header, and that of their map, from 0."""
     return [(i, k - 1) for i, k in zip(says.variables, says.assigned, strict=True) if k]
 
 
 def _prefix(header: Header, says: Described) -> list[list[int]]:
-    """What the variables before each one take, and what all take, by the columns; Python's integers do not overflow."""
+    """Return what the variables before each one take, and what all take, by the columns; Python's integers do not
+    overflow."""
     n, inner = len(says.maps), inner_sizes(header)
     map_of = dict(_partitioned(says))
     rows_of = {one.first + j: k for k, one in enumerate(says.maps) for j in range(len(MAP_VARIABLES))}
@@ -148,7 +149,7 @@ def _prefix(header: Header, says: Described) -> list[list[int]]:
 
 
 def read_parts(driver: Driver, data: Stored, header: Header, says: Described, order: Order, where: str) -> BlobParts:
-    """The parts of a subfile that was written.
+    """Return the parts of a subfile that was written.
 
     Parameters
     ----------
@@ -230,7 +231,7 @@ class _Walk:
         return made
 
     def head(self, blob: int, k: int, at: int, before_it: int) -> tuple[int, int]:
-        """Elements and runs of a blob in map k, as the three numbers at this byte say."""
+        """Return elements and runs of a blob in map k, as the three numbers at this byte say."""
         dtype, name = self.heads[k], f"D{k + 1}"
         if at + dtype.itemsize > self.data.end:
             self.short(blob, f"{name}.blob_count", at + dtype.itemsize)

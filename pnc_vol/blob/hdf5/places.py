@@ -91,7 +91,7 @@ class Hdf5BlobPlace:
         self._steps = starts
 
     def _begins(self) -> Int64:
-        """Where each part begins."""
+        """Return where each part begins."""
         if self._base is None:
             base, steps = self._addresses()
             # elements in no blob have the index -1, which is the last entry
@@ -120,7 +120,7 @@ class Hdf5BlobPlace:
         return blob, np.where(nowhere, found.position, home - self._starts[blob])
 
     def parts(self, heads: tuple[Int64, Int64]) -> tuple[Int64, Int64]:
-        """The blob of each element, -1 for the supplement, and its number in that blob's part."""
+        """Return the blob of each element, -1 for the supplement, and its number in that blob's part."""
         return heads
 
     def addresses(self, heads: tuple[Int64, Int64], record: int) -> Int64:
@@ -190,7 +190,7 @@ class HeldElsewhere:
         self._posted, self._name = posted, name
 
     def extents(self, runs: Runs) -> Extents:
-        """No extents, if this rank posted all of the elements.
+        """Return no extents, if this rank posted all of the elements.
 
         Raises
         ------

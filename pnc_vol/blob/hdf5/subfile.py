@@ -49,13 +49,13 @@ class Hdf5Subfile(NamedTuple):
     parts: BlobParts
 
     def value(self, content: bytes = b"") -> tuple[Any, ...]:
-        """What another rank needs to know of it; `content`, of ``/header_blob``, where it is at hand."""
+        """Return what another rank needs to know of it; `content`, of ``/header_blob``, where it is at hand."""
         parts, content = self.parts, content or header_blob.encode(self.header, self.order)
         return self.path, *self.container, self.order, parts.counts.tolist(), parts.nreqs.tolist(), content
 
     @classmethod
     def of_value(cls, value: Sequence[Any]) -> Hdf5Subfile:
-        """The subfile that `value` describes."""
+        """Return the subfile that `value` describes."""
         path, header_at, data_at, order, counts, nreqs, content = value
         header = header_blob.decode(content, path, most=len(content))
         says = described(header, path)
@@ -65,15 +65,15 @@ class Hdf5Subfile(NamedTuple):
         return cls(path, Container(Stored(*header_at), Stored(*data_at)), order, header, says, parts)
 
     def begins(self, variable: int) -> Int64:
-        """int64[nblobs]: the byte of the file where a variable of the subfile's header begins in each blob."""
+        """Return int64[nblobs]: the byte of the file where a variable of the subfile's header begins in each blob."""
         return self.parts.begins(variable) + self.container.data.offset
 
     def part_bytes(self, variable: int, blob: int) -> int:
-        """Bytes of all records of a variable in a blob; they lie one behind another."""
+        """Return the number of bytes of all records of a variable in a blob; they lie one behind another."""
         return int(self.parts.nbytes_of(variable)[blob])
 
     def over(self, driver: Driver) -> Driver:
-        """The driver of the file with elements in big-endian order; it closes the one that is given."""
+        """Return the driver of the file with elements in big-endian order; it closes the one that is given."""
         return driver if self.order == "big" else SwappedDriver(driver, self.parts.regions(self.container.data.offset))
 
     def read_map(self, driver: Driver, k: int) -> SubfileMap:
@@ -88,7 +88,7 @@ class Hdf5Subfile(NamedTuple):
         return read_map(driver, self.container.data.offset, self.parts, self.says, k, self.header, self.path)
 
     def map_rows(self, blob: int, lists: Sequence[Runs]) -> tuple[Extents, Memory]:
-        """The map variables of one blob, to be written by a driver that `over` gave.
+        """Return the map variables of one blob, to be written by a driver that `over` gave.
 
         lists : sequence of Runs, of the blob in each map; none across a row of the last dimension.
         """

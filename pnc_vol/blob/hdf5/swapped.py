@@ -110,7 +110,7 @@ class SwappedDriver(Wrapper):
         return self.inner.describe()
 
     def _below(self, extents: Extents) -> tuple[Extents, _Units]:
-        """The pieces of the file that hold these, those with `_Units` first, in their order."""
+        """Return the pieces of the file that hold these, those with `_Units` first, in their order."""
         offset, length, place = extents
         if not length.all():
             kept = length > 0
@@ -137,7 +137,8 @@ class SwappedDriver(Wrapper):
 
 
 def _pieces(offset: Int64, length: Int64, place: Int64, size: Int64, region: Int64) -> tuple[Extents, _Units]:
-    """Where pieces of one region each lie in the file; whole elements apart from parts of the first and the last."""
+    """Return where pieces of one region each lie in the file; whole elements apart from parts of the first and the
+    last."""
     into = (offset - region) % size
     head = np.where(into > 0, np.minimum(size - into, length), 0)
     tail = (length - head) % size
@@ -157,7 +158,7 @@ def _pieces(offset: Int64, length: Int64, place: Int64, size: Int64, region: Int
 
 
 def _within(below: Extents, units: _Units, nbytes: int) -> _Units:
-    """The units that lie in a file of `nbytes` bytes as a whole."""
+    """Return the units that lie in a file of `nbytes` bytes as a whole."""
     offset = below.offset[: units.place.size]
     return units._replace(number=np.clip((nbytes - offset) // units.size, 0, units.number))
 

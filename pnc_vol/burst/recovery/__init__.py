@@ -1,4 +1,4 @@
-"""Recovery: logs that killed jobs left are checked and replayed into files.
+"""Logs that killed jobs left are checked and replayed into files.
 
 ===============  =====================================================================================
 module           what it does

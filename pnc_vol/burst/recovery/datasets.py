@@ -1,4 +1,4 @@
-"""Which dataset of the file each definition of a log means; datasets that the file lacks are made.
+"""Each definition of a log is matched with a dataset of the file; a dataset that the file lacks is made.
 
 Knows: definitions of logs, the tree of a file. Does not know: entries, sessions.
 
@@ -74,7 +74,8 @@ class LoggedDatasets:
                     self._resolve(definition)
 
     def _superseded(self, gone: set[int]) -> set[int]:
-        """Those that were deleted (`gone`), and those under whose paths others were made, all since the last flush."""
+        """Return those that were deleted (`gone`), and those under whose paths others were made, all since the last
+        flush."""
         for known in self.known:
             definitions = [definition for definition in known if definition.owner is None]
             # What was renamed is defined again before its old path is given to another, or, where several changed
@@ -92,7 +93,7 @@ class LoggedDatasets:
         return gone | {d.varid for definitions in self.known for d in definitions if d.owner in gone}
 
     def _after(self, definition: Definition) -> bool:
-        """Whether a definition is later than the file's header."""
+        """Return whether a definition is later than the file's header."""
         return definition.epoch >= self._written
 
     def _resolve(self, definition: Definition, *, named: bool = False) -> None:
@@ -123,7 +124,7 @@ class LoggedDatasets:
         self._named.add(node.uid)
 
     def _part(self, definition: Definition) -> DatasetNode:
-        """The part of a dataset that a definition means."""
+        """Return the part of a dataset that a definition means."""
         assert definition.owner is not None
         node = self.nodes.get(definition.owner)
         for name in definition.part:
@@ -137,7 +138,7 @@ class LoggedDatasets:
         return node
 
     def _stored(self, definition: Definition) -> DatasetNode | None:
-        """The dataset by its variable's name, or by a later path, if the header knows the new names already."""
+        """Return the dataset by its variable's name, or by a later path, if the header knows the new names already."""
         if definition.stored is None:
             return None
         later = self._last_path[definition.varid]
@@ -145,7 +146,7 @@ class LoggedDatasets:
         return self._variables.get(definition.stored) or moved
 
     def _folder(self, folders: Sequence[str]) -> GroupNode | str:
-        """The group of that path, made if it is missing; or the name on the way that is a dataset."""
+        """Return the group of that path, made if it is missing; or the name on the way that is a dataset."""
         group: GroupNode = self.tree.root
         for folder in folders:
             child = group.children.get(folder)
@@ -204,11 +205,11 @@ class LoggedDatasets:
             self.tree.move(node, group, name)
 
     def find(self, source: LogSource, varid: int) -> DatasetNode | None:
-        """The dataset that an entry writes to; logs of the C library number variables as the header does."""
+        """Return the dataset that an entry writes to; logs of the C library number variables as the header does."""
         return (self.by_number if source.commit_log is None else self.nodes).get(varid)
 
     def node(self, source: LogSource, varid: int) -> DatasetNode:
-        """The same.
+        """Return the same.
 
         Raises
         ------

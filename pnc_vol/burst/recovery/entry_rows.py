@@ -1,4 +1,4 @@
-"""Entries of a log as rows of the queue, very many at once, and the values of the others, one by one.
+"""`EntryRows` presents very many entries of a log as rows of the queue, and others one by one.
 
 Knows: entries as columns, shapes and elements of datasets, how a log of ours writes values; elements of all kinds,
 also those with hidden dimensions (strings, complex numbers, arrays). Does not know: where entries come from, which
@@ -111,7 +111,8 @@ def _axes_of(
 
 
 def _fits(entries: Entries, found: Coordinates, axes: _Axes) -> Flags:
-    """bool[n]: blocks of elements that are in their dataset, all of them there, and none of them cut by a stride."""
+    """Return bool[n]: blocks of elements that are in their dataset, all of them there, and none of them cut by a
+    stride."""
     start, count, shape = found.start, found.count, axes.shape
     fits: Flags = axes.known & ((entries.itype[found.entry] == 1) == axes.text)
     if not start.shape[1]:
@@ -133,7 +134,7 @@ def fitting(
     find: Callable[[int], DatasetNode | None],
     length: Callable[[DatasetNode], int],
 ) -> Int64:
-    """Of some entries (increasing) those that may not fit: the others do.
+    """Return those of some entries (increasing) that may not fit: the others do.
 
     Parameters
     ----------
@@ -152,7 +153,7 @@ def fitting(
 
 
 def rows_of_entries(source: LogSource, indices: Int64, find: Callable[[int], DatasetNode | None]) -> EntryRows:
-    """Rows of those of some entries (increasing) whose values the log has as our own logs have them.
+    """Return rows of those of some entries (increasing) whose values the log has as our own logs have them.
 
     A dataset of which one entry is not so has none: the order of its entries is kept elsewhere.
     """
@@ -188,8 +189,8 @@ def rows_of_entries(source: LogSource, indices: Int64, find: Callable[[int], Dat
 
 
 def _formats(nodes: list[DatasetNode | None], *, ours: bool, units: dict[int, int]) -> Int64:
-    """int64[n, 4] of each dataset: its type in a log (0: values have to be looked at), numbers and bytes of an element,
-    uid."""
+    """Return int64[n, 4] of each dataset: its type in a log (0: values have to be looked at), numbers and bytes of an
+    element, uid."""
     formats = np.zeros((len(nodes), 4), np.int64)
     for i, node in enumerate(nodes):
         if node is None or node.element.kind in ("vlen_string", "composite"):
@@ -202,7 +203,7 @@ def _formats(nodes: list[DatasetNode | None], *, ours: bool, units: dict[int, in
 
 
 def _rows(entries: Entries, found: Coordinates, axes: _Axes, formats: Int64) -> tuple[Rows, Int64, Flags]:
-    """Rows of whole elements in the type of the file, the block of each, and which of all blocks are that."""
+    """Return rows of whole elements in the type of the file, the block of each, and which of all blocks are that."""
     start, shape, record = found.start, axes.shape, axes.record
     able = (formats[:, 0] > 0) & (entries.itype[found.entry] == formats[:, 0]) & axes.known
     stride = np.ones_like(start) if found.stride is None else found.stride
@@ -238,7 +239,7 @@ def _rows(entries: Entries, found: Coordinates, axes: _Axes, formats: Int64) -> 
 
 
 def _runs(start: Int64, count: Int64, stride: Int64, shape: Int64, record: Flags) -> tuple[Int64, Int64, Int64, Int64]:
-    """Blocks, each in a shape of its own, as runs; none goes on into the next record.
+    """Return blocks, each in a shape of its own, as runs; none goes on into the next record.
 
     Returns
     -------
@@ -272,7 +273,7 @@ Array = npt.NDArray[Any]
 
 
 def values_of_entry(node: DatasetNode, flat: Array, shape: tuple[int, ...], hidden: Int64) -> Array:
-    """Whole elements from their parts.
+    """Return whole elements from their parts.
 
     Parameters
     ----------
@@ -303,7 +304,7 @@ def values_of_entry(node: DatasetNode, flat: Array, shape: tuple[int, ...], hidd
 def part_of_elements(
     session: OpenFile, node: DatasetNode, selection: Selection, flat: Array, start: Int64, count: Int64
 ) -> Array:
-    """Whole elements, of which a log has parts: as they are now, with the parts put in.
+    """Return whole elements, of which a log has parts: as they are now, with the parts put in.
 
     Parameters
     ----------
@@ -324,7 +325,7 @@ def part_of_elements(
 
 
 def alike_and_whole(node: DatasetNode, entry: LogEntry, shape: tuple[int, ...]) -> bool:
-    """Whether the sub-requests of an entry can be posted in one: whole elements, as wide, all in the shape."""
+    """Return whether the sub-requests of an entry can be posted in one: whole elements, as wide, all in the shape."""
     rank = len(shape)
     if (entry.count < 0).any() or (rank and bool((entry.start[:, 0] + entry.count[:, 0] > shape[0]).any())):
         return False
@@ -333,7 +334,7 @@ def alike_and_whole(node: DatasetNode, entry: LogEntry, shape: tuple[int, ...]) 
 
 
 def whole_elements(node: DatasetNode, start: Int64, count: Int64) -> bool:
-    """Whether the hidden dimensions are written whole; a string of varying length is as wide as it is."""
+    """Return whether the hidden dimensions are written whole; a string of varying length is as wide as it is."""
     if node.element.kind == "vlen_string":
         return not start.any() and bool((count >= 1).all()) and int(count[0]) != 0
     return not start.any() and tuple(count.tolist()) == node.element.trailing

@@ -1,4 +1,4 @@
-"""The last entries of a log, for which its job had not written a commit record when it was killed.
+"""The last entries of a log have no commit record if its job was killed; this module finds those that are whole.
 
 Knows: entries, the slot of a commit log. Does not know: files, what is replayed.
 
@@ -49,7 +49,7 @@ class _SlotHead(NamedTuple):
 
 
 def _slot_head(commit_log: RecordLog, log: Log) -> tuple[_SlotHead | None, str]:
-    """The open group, None if there is none; and what is damaged."""
+    """Return the open group, None if there is none; and what is damaged."""
     word, request, epoch, before, where = OPEN_GROUP.unpack_from(commit_log.slot)
     if not request or not word or before < len(commit_log.records):
         return None, ""
@@ -85,7 +85,7 @@ class SlotGroup(NamedTuple):
 
 
 def group_in_slot(commit_log: RecordLog, log: Log, data_size: int) -> tuple[SlotGroup | None, str]:
-    """The posts that are in the slot, None if there are none; and what is damaged.
+    """Return the posts that are in the slot, None if there are none; and what is damaged.
 
     The second is "" if a kill explains what is there.
 
@@ -120,7 +120,7 @@ def _commit(
 
 
 def commit_of_open_group(commit_log: RecordLog, log: Log, read_data: ReadData) -> tuple[bytes, str]:
-    """The commit record that the writer would have written next, and what is damaged.
+    """Return the commit record that the writer would have written next, and what is damaged.
 
     The record is b"" if there is no open group, or it is not whole; the text is "" if a kill explains what is there.
 
@@ -157,7 +157,7 @@ def commit_of_open_group(commit_log: RecordLog, log: Log, read_data: ReadData) -
 
 
 def _ahead(read: ReadData) -> ReadData:
-    """The same, for pieces that follow each other: small ones are read many at once."""
+    """Return the same, for pieces that follow each other: small ones are read many at once."""
     begin, block = 0, memoryview(b"")
 
     def ahead(at: int, nbytes: int) -> memoryview:
@@ -170,5 +170,5 @@ def _ahead(read: ReadData) -> ReadData:
 
 
 def with_record(commit_log: RecordLog, record: bytes) -> RecordLog:
-    """A commit log with one more record."""
+    """Return a commit log with one more record."""
     return commit_log._replace(records=np.append(commit_log.records, np.frombuffer(record, COMMIT_LOG.dtype)))

@@ -1,4 +1,4 @@
-"""Whether a log belongs to a file: it compares the identity in the log with that of the file.
+"""`owns` decides whether a log belongs to a file: it compares the identity in the log with that of the file.
 
 Knows: identities, headers that a log knows, logs on disk. Does not know: entries, what is done about a log.
 
@@ -60,7 +60,7 @@ def _owner_of_source(system: System, source: LogSource) -> LogOwner:
 
 
 def owner_of(system: System, folder: str) -> LogOwner:
-    """What the logs of one job, in a folder, say; nothing if they cannot be read, which a replay tells."""
+    """Return what the logs of one job, in a folder, say; nothing if they cannot be read, which a replay tells."""
     files: set[bytes] = set()
     work = ""
     try:
@@ -80,7 +80,7 @@ def owner_of(system: System, folder: str) -> LogOwner:
 
 
 def owns(system: System, owner: LogOwner, path: str) -> bool:
-    """Whether logs that say this may be those of a file; where there is no file, nothing speaks against it."""
+    """Return whether logs that say this may be those of a file; where there is no file, nothing speaks against it."""
     if not owner.files or owner.work:
         # A file that never took its name is told by its name.
         return True
@@ -91,7 +91,7 @@ def owns(system: System, owner: LogOwner, path: str) -> bool:
 
 
 def _has_identity(system: System, owner: LogOwner, path: str) -> bool:
-    """Whether a file is the one of a log for certain, whatever name the log knows it by."""
+    """Return whether a file is the one of a log for certain, whatever name the log knows it by."""
     try:
         return not owner.files.isdisjoint(identities_of(system, path))
     except OSError:

@@ -1,4 +1,4 @@
-"""A log as text for users.
+"""A log is printed as text for users.
 
 Knows: how to print it in lines of bounded length and number. Does not know: where the bytes come from.
 
@@ -30,7 +30,7 @@ _MOST_FINDINGS = 20
 def log_text(
     log: Log, commit_log: RecordLog | None = None, verdict: Verdict | None = None, *, limit: int | None = 50
 ) -> str:
-    """A log as text: header, layout, entries, totals, findings.
+    """Return a log as text: header, layout, entries, totals, findings.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def log_text(
 
 
 def _visible(text: str) -> str:
-    """`text` with what a terminal would obey escaped."""
+    """Return `text` with what a terminal would obey escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 

@@ -1,4 +1,4 @@
-"""Redo: the entries of logs are posted again, in the order in which the job posted them.
+"""`Redo` posts the entries of logs again, in the order in which the job posted them.
 
 Knows: logs, verdicts, sessions. Does not know: where logs are, which dataset a definition means (`datasets`), what an
 entry holds (`entry_rows`), what becomes of the logs afterwards (`replay`).
@@ -80,7 +80,8 @@ class Redo:
     # ------------------------------------------------------------------------------------ phases
 
     def _phases(self) -> Iterator[tuple[list[Fill], list[Definition], list[tuple[int, Int64]]]]:
-        """For each phase: the cut that begins it, what is defined in it, and of each source the entries in it."""
+        """Yield, for each phase, the cut that begins it, what is defined in it, and of each source the entries in
+        it."""
         cuts: dict[_Key, list[Fill]] = {}
         defined: dict[_Key, list[Definition]] = {}
         entries: dict[_Key, list[tuple[int, Int64]]] = {}
@@ -117,7 +118,7 @@ class Redo:
                     self._post(self.sources[which], indices)
 
     def _node(self, varid: int) -> DatasetNode | None:
-        """The dataset that the log's number means, the whole of it, if it is not gone."""
+        """Return the dataset that the log's number means, the whole of it, if it is not gone."""
         node = self.datasets.nodes.get(varid)
         return None if node is None or varid in self.datasets.gone else whole_of(node)[0]
 
@@ -136,7 +137,7 @@ class Redo:
             self._grow(self.datasets.by_number[varid], length)
 
     def _reach(self) -> dict[int, int]:
-        """Records that entries of logs without definitions need, by variable."""
+        """Return records that entries of logs without definitions need, by variable."""
         need: dict[int, int] = {}
         for source in self.sources:
             if source.commit_log is None:
@@ -154,13 +155,13 @@ class Redo:
     # ----------------------------------------------------------------------------------- entries
 
     def _there(self, source: LogSource, indices: Int64) -> Int64:
-        """Of some entries those whose datasets are not gone."""
+        """Return those of some entries whose datasets are not gone."""
         if source.commit_log is None or not self.datasets.gone:
             return indices
         return indices[~np.isin(source.log.entries.varid[indices], list(self.datasets.gone))]
 
     def _entries(self, source: LogSource, indices: Int64) -> Iterator[tuple[int, LogEntry, DatasetNode]]:
-        """Entries one by one, with their datasets."""
+        """Yield entries one by one, with their datasets."""
         for index in indices.tolist():
             entry = source.log.entries[index]
             yield index, entry, self.datasets.node(source, entry.varid)
@@ -189,7 +190,7 @@ class Redo:
                     ) from error
 
     def _longest(self, source: LogSource, lengths: Mapping[int, int], node: DatasetNode) -> int:
-        """Records that a dataset may have at most."""
+        """Return the number of records that a dataset may have at most."""
         return self._most if source.commit_log is not None else lengths.get(node.uid, 0)
 
     def _post(self, source: LogSource, indices: Int64) -> None:
@@ -249,6 +250,6 @@ class Redo:
 
 
 def _split(entries: Int64, by: Int64) -> Iterator[tuple[int, Int64]]:
-    """Entries with the same value, which grows along them."""
+    """Return entries with the same value, which grows along them."""
     heads = np.flatnonzero(np.diff(by, prepend=-1))
     return zip(by[heads].tolist(), np.split(entries, heads[1:]), strict=False)

@@ -1,4 +1,4 @@
-"""Replaying logs: what a killed job had posted and not flushed is written to the file.
+"""A replay writes to the file what a killed job had posted and not flushed.
 
 Knows: logs, sessions, ranks. Does not know: how a log was written, which the codec tells; what an entry means in a
 file, which `redo` tells.
@@ -154,7 +154,7 @@ def _replay_jobs(
 
 
 def _holding(sources: Sequence[LogSource], salvage: bool) -> list[LogSource]:
-    """Those of which it matters which file they are of: they have something to be replayed.
+    """Return those of which it matters which file they are of: they have something to be replayed.
 
     With `salvage`, a log of a file that never took its name is not among them.
     """
@@ -162,7 +162,7 @@ def _holding(sources: Sequence[LogSource], salvage: bool) -> list[LogSource]:
 
 
 def _open_all(system: System, logs: Sequence[str], comm: Comm) -> list[LogSource]:
-    """The logs, on every rank, in the order of ranks; rank 0 keeps others away from them (collective)."""
+    """Return the logs, on every rank, in the order of ranks; rank 0 keeps others away from them (collective)."""
     sources: list[LogSource] = []
     error: BaseException | None = None
     try:
@@ -188,7 +188,8 @@ def _refuse_damaged(sources: Sequence[LogSource], salvage: bool) -> None:
 
 
 def _by_job(sources: Sequence[LogSource], partial: bool) -> list[list[LogSource]]:
-    """Which logs belong together, each job's in the order of ranks, jobs in the order in which they are named."""
+    """Return which logs belong together, each job's in the order of ranks, jobs in the order in which they are
+    named."""
     jobs: dict[tuple[str, int], list[LogSource]] = {}
     for source in sources:
         # A job's folder has a name of its own, on every node the same.

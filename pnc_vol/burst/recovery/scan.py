@@ -1,4 +1,4 @@
-"""From a log and its commit log to a verdict: what is to be replayed, in which order.
+"""The recovery scan reads a log and its commit log, and decides what is to be replayed, and in which order.
 
 Knows: what each kind of record means for the entries. Does not know: the file that they go to, how they are replayed.
 
@@ -154,7 +154,7 @@ def _by_count(log: Log, uncounted: bool) -> Verdict:
 
 
 def without_tail(verdict: Verdict, log: Log, first: int) -> Verdict:
-    """A verdict without the entries from one on whose dataset the log does not explain.
+    """Return a verdict without the entries from one on whose dataset the log does not explain.
 
     A post writes its dataset's definition first, and a kill keeps the order; a crash of the node may lose it.
     """
@@ -256,7 +256,7 @@ class _Commits:
                 self._stop(i, False, begin, end, text)
 
     def _first(self, found: npt.NDArray[np.bool_]) -> int:
-        """The first of those that count so far of which it is true."""
+        """Return the first of those that count so far of which it is true."""
         found = found[: self.good]
         return int(found.argmax()) if found.any() else self.good
 
@@ -265,7 +265,8 @@ class _Commits:
 
 
 def _first_torn(read: ReadData, bounds: Int64, crcs: npt.NDArray[np.uint32]) -> int:
-    """The first piece between bounds whose CRC is another one, read some MiB at a time; their number if none is."""
+    """Return the first piece between bounds whose CRC is another one, read some MiB at a time; their number if none
+    is."""
     torn = [len(crcs)]
     lock = threading.Lock()
 
@@ -359,7 +360,8 @@ class _Scan:
         self.epoch[:last] = np.repeat(records["epoch"].astype(np.int64), number)
 
     def _take(self, record: _Record, done: int, meta_end: int) -> bool:
-        """One record that is no commit, behind so many entries; False if it, and all after it, does not count."""
+        """Return one record that is no commit, behind so many entries; False if it, and all after it, does not
+        count."""
         end = record.meta_end
         if max(record.request, record.epoch, end, record.data_end) > _MOST:
             return self._wrong(record, max(record), "a field is too large for a file")

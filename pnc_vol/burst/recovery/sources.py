@@ -1,4 +1,4 @@
-"""Logs, opened for reading.
+"""`LogSource` opens the files of a log for reading.
 
 Knows: the files of a log, those that ranks share, locks. Does not know: what is done with entries.
 
@@ -57,12 +57,12 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def metas_of(system: System, folders: list[str]) -> list[str]:
-    """The metadata logs of some folders."""
+    """Return the metadata logs of some folders."""
     return [base + ".meta" for folder in folders for base in logs_in(system, folder)]
 
 
 def named_logs(system: System, names: list[str], path: str = "") -> list[str]:
-    """Metadata logs from what a user names; each once.
+    """Return metadata logs from what a user names; each once.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def _bases(system: System, name: str, path: str) -> list[str]:
 
 
 def sources_of(system: System, path: str, *, lock: bool = True) -> list[LogSource]:
-    """The logs in the files of one name: one, or one for each rank of the node that shares them.
+    """Return the logs in the files of one name: one, or one for each rank of the node that shares them.
 
     A log whose job was stopped before it had written the headers holds nothing, and is left out.
 
@@ -132,7 +132,7 @@ def sources_of(system: System, path: str, *, lock: bool = True) -> list[LogSourc
 
 
 def holds_posts(system: System, folder: str) -> bool:
-    """Whether the logs of a folder hold what the file may not hold; True if that cannot be told."""
+    """Return whether the logs of a folder hold what the file may not hold; True if that cannot be told."""
     commits = [name for name in system.listdir(folder) if ".commit" in name]
     if not logs_in(system, folder):
         return False
@@ -155,7 +155,7 @@ def holds_posts(system: System, folder: str) -> bool:
 
 
 def _posts(content: Bytes) -> bool:
-    """Whether there are valid records of what was posted after the last flush."""
+    """Return whether there are valid records of what was posted after the last flush."""
     found = decode_records(COMMIT_LOG, content)
     if OPEN_GROUP.unpack_from(found.slot)[1]:
         return True
@@ -165,7 +165,7 @@ def _posts(content: Bytes) -> bool:
 
 
 def _read(system: System, path: str) -> memoryview:
-    """The content of a file of a log; a link is not followed.
+    """Return the content of a file of a log; a link is not followed.
 
     Raises
     ------
@@ -290,7 +290,7 @@ class LogSource:
                 raise
 
     def _open(self, suffix: str, flags: int) -> int:
-        """A descriptor of one of the files; a link is not followed.
+        """Return a descriptor of one of the files; a link is not followed.
 
         Raises
         ------
@@ -313,7 +313,7 @@ class LogSource:
             return None
 
     def read(self, offset: int, nbytes: int) -> memoryview:
-        """Bytes of the data log; fewer where it ends."""
+        """Return bytes of the data log; fewer where it ends."""
         found = memoryview(bytearray(max(0, min(nbytes, self.data_size - offset))))
         return found[: self._read(found, offset)]
 
@@ -353,7 +353,8 @@ class LogSource:
         return bool(len(self.verdict.replay) or self.verdict.fills)
 
     def _unexplained(self, entries: Int64) -> int:
-        """The first entry whose dataset is not defined, or not in the length that it has there; -1 if there is none.
+        """Return the first entry whose dataset is not defined, or not in the length that it has there; -1 if there is
+        none.
 
         Commit records vouch for entries and values, and not for the definitions: a kill keeps the order in which these
         were written, a crash of the node may not. So such an entry is torn as one without a commit is.

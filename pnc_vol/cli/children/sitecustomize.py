@@ -1,4 +1,4 @@
-"""Read by every Python that a program under ``pnc-vol run`` starts: ``import h5py`` gives pnc_vol there, too.
+"""Every Python that a program under ``pnc-vol run`` starts reads this: ``import h5py`` gives pnc_vol there, too.
 
 ``pnc-vol run`` puts this folder into ``PYTHONPATH``, so that Python imports this file when it starts: children of
 `multiprocessing` that are spawned or come from a fork server, and programs that are started with ``sys.executable``.
@@ -51,7 +51,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return sys.modules["h5py"]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing: it is made already."""
+        """Do nothing: the module is made already."""
 
 
 def _install() -> None:

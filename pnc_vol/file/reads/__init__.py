@@ -1,4 +1,4 @@
-"""Reads: what the file holds, with this rank's own posts laid over it.
+"""A read gives what the file holds, with this rank's own posts laid over it.
 
 Knows: selections, the layout in force, the queue, drivers. Does not know: how a flush is done.
 

@@ -98,7 +98,8 @@ _Kind = tuple[Facts, Int64, Int64, Int64]
 
 
 def _placed(session: Session, nodes: dict[int, DatasetNode], table: Int64) -> tuple[list[_Kind], list[int]]:
-    """Where the runs of numbers lie that the file has, those of variables of one type together; and the other rows.
+    """Return where the runs of numbers lie that the file has, those of variables of one type together; and the other
+    rows.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def _placed(session: Session, nodes: dict[int, DatasetNode], table: Int64) -> tu
 
 
 def _by_variable(table: Int64, variables: int) -> dict[int, list[int] | range]:
-    """The rows of each variable."""
+    """Return the rows of each variable."""
     if variables == 1:
         return {int(table[0, 0]): range(len(table))}
     found: dict[int, list[int] | range] = defaultdict(list)
@@ -187,6 +188,6 @@ def _parts(
 
 
 def _swapped(values: Array, facts: Facts) -> Array:
-    """The values in the machine's byte order, in the memory that they have."""
+    """Return the values in the machine's byte order, in the memory that they have."""
     made = values.view(facts.dtype)
     return made.byteswap(inplace=True) if facts.swaps else made

@@ -1,4 +1,4 @@
-"""Reading and writing datasets that take several variables, through the variables.
+"""Datasets that take several variables are read and written through the variables.
 
 Knows: parts of types (`mapping.composite`), the session's verbs. Does not know: how a part is read or written.
 
@@ -98,7 +98,7 @@ def _write_fields(
 
 
 def deeper(selection: Selection, inner: tuple[int, ...]) -> Selection:
-    """The same elements, each with all of the axes `inner` behind it."""
+    """Return the same elements, each with all of the axes `inner` behind it."""
     n = prod(inner)
     shape, result = selection.shape + inner, selection.result_shape + inner
     if selection.listed is not None:
@@ -117,7 +117,7 @@ def deeper(selection: Selection, inner: tuple[int, ...]) -> Selection:
 
 
 def read(session: Session, node: DatasetNode, selection: Selection, fields: tuple[str, ...] = ()) -> Array:
-    """The values of a selection; of a compound only `fields`, if some are given."""
+    """Return the values of a selection; of a compound only `fields`, if some are given."""
     dtype = node.element.dtype
     if node.away is not None:
         raise elsewhere(node, "read")
@@ -136,7 +136,8 @@ def read(session: Session, node: DatasetNode, selection: Selection, fields: tupl
 
 
 def elsewhere(node: DatasetNode, what: str) -> NotYetError:
-    """The data are in no variable of this file: `api` goes to where they are, in few operations."""
+    """Return the error for data that are in no variable of this file: `api` goes to where they are, in few
+    operations."""
     return NotYetError(
         f"the data of {node.path!r} are in other datasets or raw files: they are {what} with ds[...] alone; "
         "'pnc-vol repack --materialize' makes an ordinary dataset of it"
@@ -189,7 +190,7 @@ def _write_rows(session: Session, node: DatasetNode, selection: Selection, rows:
 
 
 def resident(session: Session, node: DatasetNode) -> Array:
-    """All rows of a dataset, in memory: an array of objects with one axis."""
+    """Return all rows of a dataset, in memory: an array of objects with one axis."""
     size = prod(node.shape or ())
     if node.parts.rows is None:
         check_rows(session, node)
@@ -216,7 +217,7 @@ def _shown(dtype: Dtype) -> Dtype:
 
 
 def post_rows(session: Session) -> None:
-    """Before a flush: lay out what was written to arrays of varying length, and post it."""
+    """Lay out what was written to arrays of varying length before a flush, and post it."""
     with session.posted.queue.in_memory():
         _lay_out_rows(session)
 
@@ -259,7 +260,7 @@ def _items(rows: list[Array]) -> list[Any]:
 
 
 def reshaped(session: Session, node: DatasetNode, shape: tuple[int, ...]) -> Callable[[], None]:
-    """What keeps the rows of a dataset that gets another shape; until it is called, nothing is changed."""
+    """Return what keeps the rows of a dataset that gets another shape; until it is called, nothing is changed."""
     if not is_ragged(node.element.dtype):
         return _nothing
     old, posted = node.shape or (), session.posted
@@ -278,7 +279,7 @@ def _nothing() -> None:
 
 
 def _reshaped(rows: Array, old: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """Rows of a dataset that has another shape now; None where there were none."""
+    """Return rows of a dataset that has another shape now; None where there were none."""
     new = np.empty(shape, object)
     common = tuple(slice(0, min(a, b)) for a, b in zip(old, shape, strict=True))
     new[common] = rows.reshape(old)[common]
@@ -286,7 +287,7 @@ def _reshaped(rows: Array, old: tuple[int, ...], shape: tuple[int, ...]) -> Arra
 
 
 def keep_unflushed(session: Session) -> None:
-    """After a flush: what is in the file is no longer to be cancelled."""
+    """Note after a flush that what is in the file is no longer to be cancelled."""
     posted = session.posted
     left = {
         uid: (node, rows)
@@ -305,7 +306,7 @@ def restore(session: Session) -> None:
 
 
 def region_of(selection: Selection) -> str:
-    """A selection as the JSON of a region reference."""
+    """Return a selection as the JSON of a region reference."""
     if selection.listed is not None:
         return json.dumps({"points": numbers(selection).tolist()}, separators=(",", ":"))
     axes: list[Any] = []

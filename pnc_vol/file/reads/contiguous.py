@@ -1,4 +1,4 @@
-"""Reads of runs of numbers that lie in the file: what most reads are, in few steps, from the file into the result.
+"""Most reads are of runs of numbers that lie in the file: they go in few steps from the file into the result.
 
 Knows: places of variables, indices, runs, drivers, what is posted of a run. Does not know: fill values; who calls
 falls back to `fetch` where these matter: None or False here always means "read it in the general way".
@@ -70,7 +70,8 @@ _make: Any = tuple.__new__
 
 
 def facts_of(session: Session, node: DatasetNode) -> Facts | None:
-    """The facts of a variable that the header in the file has; None if it is no such variable, or no plain numbers."""
+    """Return the facts of a variable that the header in the file has; None if it is no such variable, or no plain
+    numbers."""
     placed = session.disk.layout
     known, uid = placed.facts, node.uid
     found = known.get(uid)
@@ -88,7 +89,8 @@ def facts_of(session: Session, node: DatasetNode) -> Facts | None:
 
 
 def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
-    """What ``ds[args]`` is, if that is a run of numbers of which all is in the file, or the last that was posted."""
+    """Return what ``ds[args]`` is, if that is a run of numbers of which all is in the file, or the last that was
+    posted."""
     # What most variables have is looked up here: the calls of a small read cost as much as the system's.
     facts = session.disk.layout.facts.get(node.uid) or facts_of(session, node)
     posted = session.writable and session.posted.queue.has(node.uid)
@@ -113,7 +115,8 @@ def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
 def _read_posted(
     session: Session, node: DatasetNode, facts: Facts | None, found: FewRuns, reaching: list[tuple[Batch, Rows]]
 ) -> Array | None:
-    """One run of elements of which some, or all, were posted; None if the others are not in the file in one piece."""
+    """Return one run of elements of which some, or all, were posted; None if the others are not in the file in one
+    piece."""
     start, nelems, shape, _, _ = found
     element, uid, last = node.element, node.uid, reaching[-1]
     if element.kind != "number" or not nelems or len(shape) > MOST_AXES:
@@ -144,7 +147,8 @@ def read_run(
     shape: tuple[int, ...],
     out: Array | None = None,
 ) -> Array | None:
-    """`nelems` elements from `start` on, as an array of `shape`; None if the file does not hold them in one piece.
+    """Return `nelems` elements from `start` on, as an array of `shape`; None if the file does not hold them in one
+    piece.
 
     out : ndarray of `shape`, C-contiguous, of the variable's numbers in either byte order; a new one by default.
     """
@@ -170,8 +174,9 @@ def read_run(
 
 
 def _read_rows(session: Session, node: DatasetNode, facts: Facts, found: FewRuns) -> Array | None:
-    """Runs of equal length at equal distances, as one array of the file that numpy copies: a column, a block, a cell
-    through time. None if the file's bytes cannot be had as memory, or there are so many that two threads share them.
+    """Return runs of equal length at equal distances, as one array of the file that numpy copies: a column, a block, a
+    cell through time. None if the file's bytes cannot be had as memory, or there are so many that two threads share
+    them.
     """
     start, length, shape, number, step = found
     at, itemsize, grows, dtype, _, file_dtype = facts

@@ -1,4 +1,4 @@
-"""Numbers of the file into their places in a result: how every read of numbers is carried out.
+"""Every read of numbers is carried out here: from the file into their places in a result.
 
 Knows: places in the file, arrays, drivers. Does not know: variables, selections, who plans a read.
 

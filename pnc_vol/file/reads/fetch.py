@@ -1,4 +1,4 @@
-"""Reading: the content of the file, with this rank's own posts applied to it.
+"""`read` reads the content of the file, with this rank's own posts applied to it.
 
 Knows: selections, elements, the layout in force, the queue. Does not know: how a flush is done.
 
@@ -56,7 +56,7 @@ _Spots = list[tuple[int, int, "ElementMap | None"]]
 def read(
     session: Session, node: DatasetNode, selection: Selection, *, collective: bool = False, out: Array | None = None
 ) -> Array:
-    """The values of a selection, in the element's dtype and the selection's shape.
+    """Return the values of a selection, in the element's dtype and the selection's shape.
 
     out : ndarray of that shape, optional
         Where numbers of its type, in either byte order, are read to if that is possible without memory besides; the
@@ -98,7 +98,7 @@ def read(
 
 
 def _to_read_into(node: DatasetNode, out: Array | None) -> Array | None:
-    """The array if numbers can be read straight to it, else None."""
+    """Return the array if numbers can be read straight to it, else None."""
     element = node.element
     if out is None or element.kind != "number" or not out.flags.c_contiguous:
         return None
@@ -108,7 +108,7 @@ def _to_read_into(node: DatasetNode, out: Array | None) -> Array | None:
 def _at_once(
     session: Session, node: DatasetNode, selection: Selection, shape: tuple[int, ...], out: Array | None
 ) -> Array | None:
-    """What `read` does without a list of runs, with what lies between the elements; None: it cannot be done."""
+    """Return what `read` does without a list of runs, with what lies between the elements; None: it cannot be done."""
     facts = facts_of(session, node)
     one = selection.single_run() if facts is not None else None
     if facts is not None and one is not None:
@@ -130,7 +130,8 @@ def _at_once(
 
 
 def _listed(session: Session, node: DatasetNode, facts: Facts, selection: Selection, out: Array | None) -> Array | None:
-    """A list of runs of numbers that the file has; None if they are so short that they are better read together."""
+    """Return a list of runs of numbers that the file has; None if they are so short that they are better read
+    together."""
     found = runs(selection, record=node.is_record)
     if (
         not selection.nelems
@@ -204,7 +205,8 @@ def _complete_by(session: Session, reads: list[PostedRead], read: _Read) -> None
 
 
 def weight_of_reads(session: Session) -> Weight:
-    """The posted reads that ranks complete together; those of which each rank knows more by itself are completed.
+    """Return the posted reads that ranks complete together; those of which each rank knows more by itself are
+    completed.
 
     Raises
     ------
@@ -285,7 +287,8 @@ def complete_posted(session: Session, requests: Iterable[Request] | None = None)
 
 
 def _hyperslab(session: Session, node: DatasetNode, selection: Selection, out: Array | None) -> Array | None:
-    """A hyperslab that is in the file whole: numbers as the user sees them, all else in file form, one-dimensional.
+    """Return a hyperslab that is in the file whole: numbers as the user sees them, all else in file form,
+    one-dimensional.
 
     out : where numbers go; a new array by default.
     """
@@ -307,7 +310,7 @@ def _hyperslab(session: Session, node: DatasetNode, selection: Selection, out: A
 
 
 def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], read: _Read) -> list[Bytes]:
-    """What the file holds of some runs, in file form; one read for all of them."""
+    """Return what the file holds of some runs, in file form; one read for all of them."""
     with session.comm.errors_shared() if read is _read_by_all else nullcontext():
         memory, extents, spots = _prepared(session, wanted)
         got = read(session, extents, memory)
@@ -375,7 +378,8 @@ def _read_by_all(session: Session, extents: Extents, memory: Bytes) -> int:
 
 
 def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple[Bytes, Extents, _Spots]:
-    """Memory that holds fill values, what to read into it, and for each wanted thing first byte, bytes and place."""
+    """Return the memory that holds fill values, what to read into it, and for each wanted thing first byte, bytes and
+    place."""
     parts: list[Extents] = []
     room = 0
     spots: _Spots = []
@@ -420,7 +424,8 @@ def _fill(raw: Bytes, node: DatasetNode, width: int) -> None:
 
 
 def _only_posted(session: Session, node: DatasetNode, found: Runs) -> Bytes | None:
-    """Memory for elements of which this rank posted every one, so that the file need not be asked; else None."""
+    """Return the memory for elements of which this rank posted every one, so that the file need not be asked; else
+    None."""
     raws = [np.full(int(found.length.sum()) * node.element.itemsize, byte, np.uint8) for byte in (0, 255)]
     for raw in raws:
         _lay_over(session, node, found, raw, None)

@@ -1,4 +1,4 @@
-"""Reads of variables whose elements lie in another order in the file: a few long ranges, put in order in memory.
+"""Variables whose elements lie in another order in the file are read in few long ranges, and put in order in memory.
 
 Knows: elements of records, where they lie, runs. Does not know: users' objects, who reads the ranges, subfiles.
 
@@ -82,23 +82,23 @@ class _Scattered(ElementMap, Protocol):
     def supplement(self) -> Place | None: ...
 
     def heads(self, elements: Int64) -> Any:
-        """Elements of a record, in the form that `addresses` takes."""
+        """Return elements of a record, in the form that `addresses` takes."""
         ...
 
     def parts(self, heads: Any) -> tuple[Int64, Int64]:
-        """The part that has each of these elements, whichever the variable, and its number in that part.
+        """Return the part that has each of these elements, whichever the variable, and its number in that part.
 
         What is next to each other in a part is so in each variable of the map, in each record, as long as it has it.
         """
         ...
 
     def addresses(self, heads: Any, record: int) -> Int64:
-        """Where these elements of a record begin."""
+        """Return where these elements of a record begin."""
         ...
 
 
 def order_of(source: ElementMap, first: int, count: int) -> Order:
-    """How `count` elements of a record from `first` on are made of what is read."""
+    """Return how `count` elements of a record from `first` on are made of what is read."""
     width = source.itemsize
     found = source.extents(Runs(np.array([first]), np.array([count])))
     length, place = found.length // width, found.place // width
@@ -126,7 +126,7 @@ def order_of(source: ElementMap, first: int, count: int) -> Order:
 
 
 def ranges(source: ElementMap, order: Order, record: int) -> Extents:
-    """What is to be read of a record, one range behind another in memory."""
+    """Return what is to be read of a record, one range behind another in memory."""
     width = source.itemsize
     if isinstance(source, Place):
         offset = source.begin + order.heads * width + record * source.record_size
@@ -136,12 +136,13 @@ def ranges(source: ElementMap, order: Order, record: int) -> Extents:
 
 
 def pattern_of(node: DatasetNode, width: int) -> bytes:
-    """The bytes of an element that is nowhere."""
+    """Return the bytes of an element that is nowhere."""
     return (node.fillvalue or b"").ljust(width, b"\0")[:width]
 
 
 def read_gathered(session: Session, node: DatasetNode, start: int, nelems: int, shape: tuple[int, ...]) -> Array | None:
-    """`nelems` numbers of a variable that has a map; None if it is something else, or the file does not hold them all.
+    """Return `nelems` numbers of a variable that has a map; None if it is something else, or the file does not hold
+    them all.
 
     Raises
     ------
@@ -203,7 +204,7 @@ def _read_ranges(driver: Driver, node: DatasetNode, wanted: Extents, memory: Arr
 
 
 def _known_order(source: _Scattered, first: int, count: int) -> Order:
-    """The order of a stretch; it is kept if it is of a whole record or of a stretch of one."""
+    """Return the order of a stretch; it is kept if it is of a whole record or of a stretch of one."""
     key, kept = (source.supplement is None, first, count), source.orders
     found = kept.get(key)
     if found is None:

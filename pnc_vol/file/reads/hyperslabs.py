@@ -1,4 +1,4 @@
-"""Reads of hyperslabs: the bytes between the elements are read, too, if that is cheaper, and numpy skips them.
+"""A read of a hyperslab also reads the bytes between its elements, if that is cheaper, and numpy skips them.
 
 Knows: selections, a variable as an array in the file, drivers, two threads. Does not know: layouts, fill values, posted
 writes; whoever calls falls back to reading runs where these matter.
@@ -55,7 +55,7 @@ class Costs(NamedTuple):
 
 
 def costs_of(driver: Driver) -> Costs:
-    """The costs of a driver; a piece costs half a call, since many of them go by one."""
+    """Return the costs of a driver; a piece costs half a call, since many of them go by one."""
     able = driver.capabilities
     # What such a driver has read of a block is in memory, and the next piece of it costs no call.
     cost = CALL_COST if able.joins_pieces else able.call_cost
@@ -121,7 +121,7 @@ def read_hyperslab(driver: Driver, grid: Grid, selection: Selection, file_dtype:
 
 
 def _looks(slab: _Slab, strides: list[int], target: Array) -> Iterator[Look]:
-    """What to look at, where the file can be looked at as memory: numpy then picks the elements."""
+    """Return what to look at, where the file can be looked at as memory: numpy then picks the elements."""
     _, (origin, weights), selection, file_dtype, _ = slab
     index, axis = selection.index, selection.axis if selection.index is not None else -1
     counts = list(selection.count)
@@ -155,7 +155,7 @@ def _looks(slab: _Slab, strides: list[int], target: Array) -> Iterator[Look]:
 
 
 def _best_cut(selection: Selection, weights: tuple[int, ...], itemsize: int, costs: Costs) -> _Cut:
-    """The cut between outer and inner axes where pieces and bytes cost least."""
+    """Return the cut between outer and inner axes where pieces and bytes cost least."""
     block = costs.block
     count, stride, rank = selection.count, selection.stride, len(weights)
     span, best, least = itemsize, _Cut(rank, math.prod(count), itemsize, 0), -1
@@ -179,14 +179,14 @@ def _best_cut(selection: Selection, weights: tuple[int, ...], itemsize: int, cos
 
 
 def reach(selection: Selection, axis: int) -> int:
-    """Elements of an axis from the first that is selected, without it, to the last."""
+    """Return the number of elements of an axis from the first that is selected, without it, to the last."""
     if axis == selection.axis and selection.index is not None:
         return int(selection.index[-1] - selection.index[0])
     return (selection.count[axis] - 1) * selection.stride[axis]
 
 
 def _places(slab: _Slab, cut: _Cut) -> Int64:
-    """int64[pieces], the first byte of each piece in the file."""
+    """Return int64[pieces], the first byte of each piece in the file."""
     selection, found = slab.selection, np.array([slab.grid.origin], np.int64)
     for axis, weight in enumerate(slab.grid.strides):
         first = selection.start[axis]
@@ -204,7 +204,8 @@ def _places(slab: _Slab, cut: _Cut) -> Int64:
 
 
 def _inside(slab: _Slab, cut: _Cut) -> Callable[[Bytes, int, int], Array]:
-    """A function of memory, pieces in it and elements of the first inner axis: the selected elements of the pieces."""
+    """Return a function of memory, pieces in it and elements of the first inner axis: the selected elements of the
+    pieces."""
     selection, weights, file_dtype = slab.selection, slab.grid.strides, slab.file_dtype
     index, along = selection.index, selection.axis - cut.axis + 1
     picked = along > 0
@@ -221,7 +222,7 @@ def _inside(slab: _Slab, cut: _Cut) -> Callable[[Bytes, int, int], Array]:
 
 
 def _in_batches(slab: _Slab, cut: _Cut, block: int) -> Iterator[Call]:
-    """As many pieces at a time as fit a block."""
+    """Yield calls that each read as many pieces as fit a block."""
     places, view = _places(slab, cut), _inside(slab, cut)
     target = slab.out.reshape(cut.pieces, *slab.selection.count[cut.axis :])
     batch = max(1, block // cut.span)
@@ -243,7 +244,7 @@ def _in_batches(slab: _Slab, cut: _Cut, block: int) -> Iterator[Call]:
 
 
 def _in_steps(slab: _Slab, cut: _Cut) -> Iterator[Call]:
-    """A part of one piece at a time."""
+    """Return a part of one piece at a time."""
     places, view, selection = _places(slab, cut).tolist(), _inside(slab, cut), slab.selection
     count = selection.count[cut.axis]
     target = slab.out.reshape(cut.pieces, *selection.count[cut.axis :])

@@ -1,4 +1,4 @@
-"""Rows of varying length in the file, and the check of what a header claims against the size of the file.
+"""Rows of varying length are read from the file; what its header claims is compared with its size first.
 
 Knows: the parts of such a dataset, the size of the file. Does not know: rows that are kept in memory (`composite`).
 
@@ -37,7 +37,7 @@ _COUNT = 8
 
 
 def elements_held(session: Session, node: DatasetNode) -> int:
-    """Elements of a dataset, from the first one on, of which the file may hold something.
+    """Return the number of elements of a dataset, from the first one on, of which the file may hold something.
 
     All of them, where something is posted that is not in the file yet.
     """
@@ -87,7 +87,7 @@ def check_rows(session: Session, node: DatasetNode) -> None:
 
 
 def stored_rows(session: Session, node: DatasetNode, selection: Selection) -> Array:
-    """Rows as the variables have them.
+    """Return rows as the variables have them.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def stored_rows(session: Session, node: DatasetNode, selection: Selection) -> Ar
 
 
 def _places(session: Session, node: DatasetNode, chosen: Array, total: int) -> tuple[Array, Array]:
-    """First value and number of values of some rows, given by their numbers."""
+    """Return the first value and number of values of some rows, given by their numbers."""
     starts, wanted = np.zeros(chosen.size, np.int64), np.zeros(chosen.size, np.int64)
     if not chosen.size:
         return starts, wanted
