@@ -1,5 +1,8 @@
 """Where the study runs: on this machine, or by a batch system; change `cluster` to what yours asks for."""
 
+import sys
+from pathlib import Path
+
 site_configuration = {
     "systems": [
         {
@@ -12,6 +15,8 @@ site_configuration = {
                     "scheduler": "local",
                     "launcher": "mpirun",
                     "environs": ["builtin"],
+                    # mpirun is installed beside Python, also where the environment is not activated
+                    "prepare_cmds": [f'export PATH="{Path(sys.executable).parent}:$PATH"'],
                     "max_jobs": 1,  # one after another: they would disturb each other
                 }
             ],

@@ -28,6 +28,7 @@ from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink, clas
 from pnc_vol.errors import (
     DefinitionError,
     FormatError,
+    LockedError,
     MissingPackageError,
     NotCDFError,
     NotFoundError,
@@ -227,7 +228,8 @@ def open_other(
             return file_class(path, mode, swmr=swmr, external_links=options.external_links), None
         except OSError as error:
             problem = error if problem is None or isinstance(problem, FileNotFoundError) else problem
-            if isinstance(error, NotCDFError) and hdf5_files.is_hdf5(path):
+            # Where only `flock` locks files, a file that the HDF5 library reads is locked before its header is read.
+            if isinstance(error, NotCDFError | LockedError) and hdf5_files.is_hdf5(path):
                 # Only to be read, whatever this file is open for.
                 with contextlib.suppress(MissingPackageError):
                     return hdf5_files.open_as_is(path), None

@@ -198,6 +198,8 @@ class Held:
             return
         if self.locking is not False and _OFD:
             _quietly(self.system.record_lock, self.fds[key], fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK))
+        elif self.locking is not False:
+            _quietly(self.system.flock, self.fds[key], fcntl.LOCK_UN)
         # Ctrl-C before it was closed leaves the descriptor to the next call.
         _quietly(self.system.close, self.fds[key])
         del self.fds[key]

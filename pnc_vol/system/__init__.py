@@ -198,9 +198,9 @@ class System:
     def fchown(self, fd: int, user: int, group: int) -> None:
         os.fchown(fd, user, group)
 
-    def flock(self, fd: int) -> None:
-        """Lock the whole file until `fd` is closed; `BlockingIOError` if somebody has it."""
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def flock(self, fd: int, operation: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> None:
+        """Lock the whole file until all copies of `fd` are closed, or unlock it; `BlockingIOError` if it is taken."""
+        fcntl.flock(fd, operation)
 
     def record_lock(self, fd: int, command: int, asked: bytes) -> bytes:
         """Return ``fcntl`` with a ``struct flock``, which comes back as the system changed it; see `disk.locking`."""

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import under_patch
 from other_process import fresh
+from record_locks import OFD
 
 import pnc_vol
 from pnc_vol.errors import MissingPackageError, NotCDFError, NotFoundError
@@ -109,7 +110,10 @@ def test_copies_come_into_ours(path: str, tmp_path: Path) -> None:
         assert f["text"].asstr()[()].tolist() == ["one", "two"]
 
 
-def test_external_links_lead_into_it(path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ofd", [OFD, False])
+def test_external_links_lead_into_it(monkeypatch: pytest.MonkeyPatch, path: str, tmp_path: Path, ofd: bool) -> None:
+    """Also where files are locked by `flock`, as the HDF5 library does."""
+    monkeypatch.setattr("pnc_vol.disk.locking._OFD", ofd)
     with pnc_vol.File(tmp_path / "out", "w") as f:
         f["there"] = pnc_vol.ExternalLink("in.h5", "/g/x")
         f["gone"] = pnc_vol.ExternalLink("in.h5", "/nothing")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from record_locks import needs_record_locks
 
 import pnc_vol
 from pnc_vol.testing.faults import HookedSystem
@@ -38,6 +39,7 @@ class Rounds(HookedSystem):
         return told
 
 
+@needs_record_locks
 def test_a_reader_waits_for_the_later_of_two_rounds(tmp_path: Path) -> None:
     path, nvm = tmp_path / "x.nc", tmp_path / "nvm"
     nvm.mkdir()

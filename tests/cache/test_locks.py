@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+from record_locks import needs_record_locks
 
 from pnc_vol.cache.locks import RangeLocks
 from pnc_vol.cache.watch import Watch
@@ -16,6 +17,7 @@ LOW, HIGH = Ranges(np.array([0]), np.array([8])), Ranges(np.array([80]), np.arra
 BOTH = Ranges(np.array([0, 80]), np.array([8, 88]))
 
 
+@needs_record_locks
 def test_what_is_locked_by_an_earlier_write_is_given_back_while_a_later_one_waits(tmp_path: Path) -> None:
     """Each of two processes has one of two places locked, and both write both: what was carried is unlocked."""
     path = tmp_path / "x"

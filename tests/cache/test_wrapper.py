@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kills import ended, forked, kill_after
 from other_process import fresh
+from record_locks import needs_record_locks
 
 from pnc_vol.errors import ForkedFileError, PncVolWarning
 from pnc_vol.testing.driver_suite import Driver, Extents, Model, extents_of, open_stack
@@ -121,7 +122,7 @@ def test_phases_and_statistics(tmp_path: Path) -> None:
     driver.close()
 
 
-@pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="this system has no open file description locks")
+@needs_record_locks
 def test_a_coherent_reader_of_another_process_waits_for_the_data(tmp_path: Path) -> None:
     driver, path = opened(tmp_path, "mode=coherent, flush=flush_onclose")
     driver.write(piece(1000, 500), np.full(500, 7, np.uint8))

@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 import pytest
 from other_process import Other
+from record_locks import LOCK, OFD
 from torn_headers import journal_of
 
 import pnc_vol
@@ -106,7 +107,7 @@ def test_the_name_is_never_without_a_lock(path: pathlib.Path) -> None:
     class Asking(HookedSystem):
         def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             result = super().call(name, args, kwargs)
-            if armed and name in ("rename", "close", "record_lock", "pwrite"):
+            if armed and name in ("rename", "close", LOCK, "pwrite"):
                 armed.clear()
                 try:
                     pnc_vol.File(path, "r+", system=HookedSystem()).close()
@@ -124,7 +125,7 @@ def test_the_name_is_never_without_a_lock(path: pathlib.Path) -> None:
         f.attrs["b"] = np.arange(90000)
         f.flush()
         armed.clear()
-    assert {name for name, _ in tried} == {"rename", "close", "record_lock", "pwrite"}
+    assert {name for name, _ in tried} == {"rename", "close", LOCK, "pwrite"}
     assert {what for _, what in tried} == {"refused"}
 
 
@@ -249,7 +250,7 @@ def test_the_option_and_the_environment(
     system = TraceSystem()
     with pnc_vol.File(tmp_path / "x.nc", "w", system=system, **keywords):
         pass
-    assert bool(system.matching(name="record_lock")) is locked
+    assert bool(system.matching(name=LOCK)) is locked
 
 
 class NoLocks(HookedSystem):
@@ -287,6 +288,28 @@ def test_without_these_locks_flock_is_used(monkeypatch: pytest.MonkeyPatch, path
             pnc_vol.File(path, "r+")
         assert other() == "done"
         pnc_vol.File(path, "r+").close()
+
+
+@pytest.mark.parametrize("ofd", [OFD, False])
+def test_a_copy_of_the_descriptor_does_not_keep_the_lock(
+    monkeypatch: pytest.MonkeyPatch, path: pathlib.Path, ofd: bool
+) -> None:
+    """A process that is being started has one between fork and exec."""
+    monkeypatch.setattr("pnc_vol.disk.locking._OFD", ofd)
+    copies: list[int] = []
+
+    class Copying(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            result = super().call(name, args, kwargs)
+            if name == "open":
+                copies.append(os.dup(result))
+            return result
+
+    pnc_vol.File(path, "r+", system=Copying()).close()
+    assert copies
+    pnc_vol.File(path, "r+").close()
+    for fd in copies:
+        os.close(fd)
 
 
 def test_a_journal_of_a_living_writer_is_left_alone(path: pathlib.Path) -> None:

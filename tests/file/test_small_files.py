@@ -6,14 +6,16 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from record_locks import LOCK
+
 import pnc_vol
 from pnc_vol.testing.faults import TraceSystem
 
-CREATE = ["realpath", "getpid", "stat", "lstat", "lstat", "token", "open", "pwrite", "record_lock", "fstat"]
+CREATE = ["realpath", "getpid", "stat", "lstat", "lstat", "token", "open", "pwrite", LOCK, "fstat"]
 NAME = ["rename", "unlink"]
 CLOSE_NEW = [
     "pwrite", "fstat", "stat", "stat", "unlink", "open", "fchmod", "pwrite", "fstat", "close", "pwrite", "unlink",
-    "record_lock", "close",
+    LOCK, "close",
 ]  # fmt: skip
 OPEN = ["realpath", "getpid", "stat", "lstat", "lstat", "open", "fstat", "preadv", "open", "stat", "preadv"]
 

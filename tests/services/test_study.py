@@ -30,11 +30,13 @@ pytestmark = [
 def reframe(folder: Path, *options: str) -> str:
     """Run the study with its files in `folder`; what ReFrame printed."""
     where = (f"--prefix={folder}", "-S", f"python={PROGRAMS / 'python'}")
+    # what is installed beside ReFrame is found there
+    path = os.environ["PATH"] if Path(sys.executable).parent == PROGRAMS else f"{PROGRAMS}:{os.environ['PATH']}"
     command = ("-C", "settings.py", "-c", "study.py", "--nocolor", *where, *options)
     ran = subprocess.run(
         [Path(sys.executable).with_name("reframe"), *command],
         cwd=EXAMPLE,
-        env=os.environ | {"HOME": str(folder), "TMPDIR": str(folder), "PATH": f"{PROGRAMS}:{os.environ['PATH']}"},
+        env=os.environ | {"HOME": str(folder), "TMPDIR": str(folder), "PATH": path},
         capture_output=True,
         text=True,
         timeout=240,
