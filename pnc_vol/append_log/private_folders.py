@@ -23,9 +23,10 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
-from pnc_vol.system import System, exists
+from pnc_vol.system import System, exists, undo_if_interrupted
 from pnc_vol.system.full_io import read_whole, write_whole
 from pnc_vol.system.neighbours import is_unnamed, neighbour
 
@@ -91,10 +92,7 @@ def make_folder(system: System, parent: str, name: str, advice: str) -> str:
         `parent` is no folder that one can write to.
     """
     folder = os.path.join(parent, name + system.token())
-    try:
-        system.mkdir(folder, 0o700)
-    except OSError as error:
-        raise _not_made(error, folder, advice) from error
+    _make(system, folder, advice)
     return folder
 
 
@@ -115,16 +113,18 @@ def join_folder(system: System, folder: str, advice: str) -> None:
             raise PermissionError(errno.EACCES, f"a log folder of this name is not private to this user: {why}", folder)
         return
     try:
-        system.mkdir(folder, 0o700)
+        _make(system, folder, advice)
     except FileExistsError:
         # Another rank of this node came first.
         join_folder(system, folder, advice)
+
+
+def _make(system: System, folder: str, advice: str) -> None:
+    undo_if_interrupted(lambda: remove_folder(system, folder, ""))
+    try:
+        system.mkdir(folder, 0o700)
     except OSError as error:
-        raise _not_made(error, folder, advice) from error
-
-
-def _not_made(error: OSError, folder: str, advice: str) -> OSError:
-    return type(error)(error.errno, advice.format(error.strerror), os.path.dirname(folder))
+        raise type(error)(error.errno, advice.format(error.strerror), os.path.dirname(folder)) from error
 
 
 class FoldersOfJobs(NamedTuple):
@@ -282,6 +282,8 @@ def note_folders(system: System, note: str, lines: Sequence[str], *, durable: bo
         host, folder = host_and_folder(line)
         return host not in ("", os.uname().nodename) or exists(system, folder)
 
+    for line in lines:
+        undo_if_interrupted(partial(forget_folder, system, note, line))
     _change_note(system, note, lambda there: [*filter(is_there, there), *lines], durable=durable)
 
 
@@ -370,7 +372,7 @@ def _write_note(system: System, note: str, folders: list[str], *, durable: bool)
     try:
         write_whole(system, made, text.encode(), mode=0o600, exclusive=True, durable=durable)
         system.rename(made, note)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             system.unlink(made)
         raise

@@ -29,7 +29,7 @@ from weakref import WeakSet
 
 from pnc_vol.errors import LockedError
 from pnc_vol.settings.options import launched
-from pnc_vol.system import System
+from pnc_vol.system import System, is_open
 from pnc_vol.warn import warn_once
 
 __all__ = ["Held", "Key"]
@@ -196,7 +196,8 @@ class Held:
         """Let go of one file."""
         if key not in self.fds:
             return
-        if self.locking is not False and _OFD:
+        # of a descriptor that was closed, after an interruption, another file may have the number, and a lock
+        if self.locking is not False and _OFD and is_open(self.fds[key]):
             _quietly(self.system.record_lock, self.fds[key], fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK))
         elif self.locking is not False:
             _quietly(self.system.flock, self.fds[key], fcntl.LOCK_UN)

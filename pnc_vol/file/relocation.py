@@ -28,6 +28,7 @@ from pnc_vol.layout.base import Layout, LostRecords, NeverWritten
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
+from pnc_vol.system import closing_if_it_fails
 from pnc_vol.warn import FILE, INFO, tell
 
 __all__ = ["Copy", "complete_copy", "copied", "replaces_live"]
@@ -72,7 +73,8 @@ def copied(
     if disk.location is None:
         copy = Copy(None, memory_copy(disk, options.system))
     else:
-        disk.left.append(open_copy(disk.location, options, comm)[::-1])
+        with closing_if_it_fails(options.system, by_any_error=False):
+            disk.left.append(open_copy(disk.location, options, comm)[::-1])
         copy = Copy(*disk.left[-1][::-1])
     try:
         # The copy is given up, which may need all ranks, when all know why.

@@ -13,7 +13,8 @@ Rules
    what a call returned, or knows that it was closed. It is closed when nobody refers to it any more, and closing it a
    second time does nothing. So every close can be called again, and finishes what an interrupted one left.
 5. What an opening of a file opens is noted until it is complete (`closing_if_it_fails`), and is closed at once if the
-   opening fails: whoever has the exception may keep it, and its traceback, for long.
+   opening fails: whoever has the exception may keep it, and its traceback, for long. What else it makes is undone if it
+   is interrupted (`undo_if_interrupted`).
 
 =============  ===========================================================================================
 `full_io`      reads and writes that go on until all bytes are done
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CALLS", "REAL", "TEMPORARY", "OwnedFd", "System", "can_reserve", "closing_if_it_fails", "exists", "free_bytes",
-    "in_memory", "is_folder", "is_open", "scratch_folder", "temporary_directory",
+    "in_memory", "is_folder", "is_open", "scratch_folder", "temporary_directory", "undo_if_interrupted",
 ]  # fmt: skip
 #: Buffers of one vectored call at most.
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -305,9 +306,10 @@ TEMPORARY = ".pnctmp"
 
 
 class _Opened(list[int]):
-    """The descriptors that an opening has opened, and the temporary files that it made."""
+    """The descriptors that an opening has opened, the temporary files that it made, and what undoes the rest."""
 
     files: list[Path]
+    undo: list[Callable[[], object]]
 
 
 class _Opening(threading.local):
@@ -323,10 +325,21 @@ class _Opening(threading.local):
 _opening = _Opening()
 
 
+def undo_if_interrupted(undo: Callable[[], object]) -> None:
+    """Have `undo` called if the opening that this thread is in is interrupted, whether what it undoes is done or not.
+
+    An `OSError` that it raises is ignored; the last one is called first.
+    """
+    noted = None if _opening.inside is None else _opening.inside()
+    if noted is not None:
+        noted.undo.append(undo)
+
+
 class closing_if_it_fails:
     """Close what is opened by this thread inside, and is still open, if an exception ends it.
 
-    After an interruption (`is_interruption`) temporary files go as well.
+    After an interruption (`is_interruption`) temporary files go as well, and what `undo_if_interrupted` was given is
+    called. One that ends well in another one leaves all to that.
 
     by_any_error : bool, else only an interruption counts.
 
@@ -345,15 +358,20 @@ class closing_if_it_fails:
     def __init__(self, system: System, *, by_any_error: bool = True) -> None:
         self._system, self._any, self._before = system, by_any_error, _opening.inside
         self._opened = _Opened()
-        self._opened.files = []
+        self._opened.files, self._opened.undo = [], []
 
     def __enter__(self) -> None:
         _opening.inside = weakref.ref(self._opened)
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
+            outer = None if self._before is None else self._before()
             if error is not None:
                 self._close(interrupted=is_interruption(error))
+            elif outer is not None:
+                outer += self._opened
+                outer.files += self._opened.files
+                outer.undo += self._opened.undo
         finally:
             _opening.inside = self._before
 
@@ -366,6 +384,9 @@ class closing_if_it_fails:
                 # one that has its final name by now is not there any more
                 with contextlib.suppress(OSError):
                     self._system.unlink(path)
+            for undo in reversed(self._opened.undo):
+                with contextlib.suppress(OSError):
+                    undo()
 
 
 def _if_there(name: str) -> Callable[..., Any]:

@@ -22,7 +22,9 @@ from torn_headers import journal_of
 
 import pnc_vol
 from pnc_vol.convert.hdf5 import convert
+from pnc_vol.disk.locking import Held
 from pnc_vol.errors import LockedError, PncVolWarning
+from pnc_vol.system import REAL
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
 
 
@@ -358,3 +360,20 @@ def test_an_mpi_job_is_told_what_to_pass(monkeypatch: pytest.MonkeyPatch, path: 
         monkeypatch.setenv("PMI_RANK", "1")
         with pytest.raises(LockedError, match=r"driver='mpio' and comm=MPI\.COMM_WORLD"):
             pnc_vol.File(path, "w")
+
+
+def test_a_descriptor_that_was_closed_unlocks_no_other_file(tmp_path: pathlib.Path) -> None:
+    """After an interruption, a number is kept that the next file may have got."""
+    held, later = (Held(REAL, name, None) for name in ("first", "second"))
+    first = REAL.open(tmp_path / "first", os.O_RDWR | os.O_CREAT)
+    held.lock(first)
+    held.keep(first)
+    REAL.close(first)
+    second = REAL.open(tmp_path / "second", os.O_RDWR | os.O_CREAT)
+    assert int(second) == int(first)
+    later.lock(second)
+    later.keep(second)
+    held.release()
+    with pytest.raises(LockedError):
+        Held(REAL, "another", None).take(str(tmp_path / "second"))
+    later.release()

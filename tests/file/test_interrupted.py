@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from interrupts import Interrupts
+from interrupts import Interrupts, open_now
 
 import pnc_vol
 from pnc_vol import File
@@ -128,4 +129,56 @@ def test_an_act_into_which_ctrl_c_comes(tmp_path: Path, store: str, most: int, a
                 wrong[trouble.where] = "neither the old nor the new content"
         except Exception as error:
             wrong[trouble.where] = repr(error)
+    assert not wrong
+
+
+OPENINGS: dict[str, dict[str, Any]] = {
+    "memory": {},
+    "log": {"burst_buf": True},
+    "cache": {"hints": {"e10_cache": "enable", "e10_cache_path": "local"}},
+}
+
+
+def relaid(path: Path, trouble: Any, **options: Any) -> File:
+    """A file whose data move to a copy, in a flush into which the trouble comes."""
+    f = pnc_vol.File(path, "w", **options)
+    f.create_dataset("x", data=NUMBERS, maxshape=(None, None))
+    f.flush()
+    f["x"].resize(5, axis=1)
+    with trouble:
+        f.flush()
+    return f
+
+
+def opened(path: Path, trouble: Any, **options: Any) -> File:
+    with trouble:
+        return pnc_vol.File(path, "w", **options)
+
+
+@pytest.mark.parametrize("store", OPENINGS)
+@pytest.mark.parametrize("work", [opened, relaid])
+@pytest.mark.parametrize("most", [25, pytest.param(10**9, marks=pytest.mark.nightly)])
+def test_nothing_is_left_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, work: Callable[..., File], store: str
+) -> None:
+    """No folder or note of a log or a cache, no temporary file, and no descriptor."""
+    monkeypatch.chdir(tmp_path)
+    Path("local").mkdir()
+
+    def left(trouble: Any) -> tuple[set[str], tuple[int, int]]:
+        with contextlib.suppress(KeyboardInterrupt):
+            work(Path("a.nc"), trouble, **OPENINGS[store]).close()
+        loads = open_now()
+        # a file of which a frame had the last reference
+        pnc_vol.File("next.nc", "w", driver="memory").close()
+        return {str(path) for path in Path().rglob("*")} - {"a.nc"}, min(loads, open_now())
+
+    expected = left(Interrupts(10**9, KeyboardInterrupt))
+    counted = Interrupts(0, KeyboardInterrupt)
+    left(counted)
+    wrong = {}
+    for n in np.linspace(1, counted.count, min(counted.count, most)).astype(int).tolist():
+        trouble = counted.at_line(n)
+        if (found := left(trouble)) != expected:
+            wrong[trouble.where] = found
     assert not wrong
