@@ -573,7 +573,8 @@ class like:
 
     def effect(model: Model, path: str, other: str) -> None:
         data = model.data(other)
-        need(numeric(data))
+        # of an empty dataset with a limit, both libraries find the chunks too long
+        need(numeric(data) and 0 not in data.shape)
         model.add(path, new_data(data.kind, data.shape, data.maxshape, data.fill))
 
     def do(run: Any, expected: Any, path: str, other: str) -> None:
