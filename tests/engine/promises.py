@@ -9,6 +9,7 @@ safe. After an event, the file holds the last moment that is safe from it, or la
 from __future__ import annotations
 
 import copy
+import os
 import random
 import re
 from dataclasses import dataclass, field
@@ -221,7 +222,10 @@ def examine(run: Run, moments: list[Moment], kind: str, state: Any, chance: rand
     config, at = run.config, state.at
     torn, known = state.torn, kind == "kill"
     first = promise(moments, at, kind)
+    before = _listing(run.folder)
     readable = _read(run, must=first.least is not None)
+    if _listing(run.folder) != before:
+        raise Wrong("opening for reading changed the folder")
     if config["layout"] == "rawfiles" and _changed(_since(moments, first.least, at), ("resize", "delete")):
         return  # what gets another shape is written over in its raw file
     if readable is not None and first.least is not None:
@@ -248,6 +252,11 @@ def examine(run: Run, moments: list[Moment], kind: str, state: Any, chance: rand
         else:
             complain("recovered", readable, after.allowed, torn, known)
     go_on(run, readable, clean=kind == "kill")
+
+
+def _listing(folder: str) -> list[tuple[str, int, int]]:
+    """The files of a folder, with their sizes and times."""
+    return sorted((one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in os.scandir(folder))
 
 
 def _since(moments: list[Moment], least: Moment | None, at: int) -> list[Moment]:
@@ -323,6 +332,9 @@ def go_on(run: Run, before: Contents, *, clean: bool = True) -> None:
         again = seen(f)
     wanted = Contents(before.datasets, {**before.attrs, "@afterwards": "1"}, before.groups)
     complain("written to afterwards", again, [wanted], torn=False, known=True)
+    file = run.place if os.path.exists(run.place) else f"{run.place}.0000"
+    if errors := [one for one in pnc_vol.check(file, values=False) if one.severity == "error"]:
+        raise Wrong(f"after the recovery it is no valid file: {errors[0]}")
     if not clean:
         return  # of a log of which nothing reached the disk the folder may be there
     # a spill file has its name for a moment, and nothing in it

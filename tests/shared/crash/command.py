@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 from crash.examining import Broken, examine_state, state, states_of
 from crash.running import Scenario, fast_folder, record
-from crash.scenarios import AFTER_DURABLE, SCENARIOS, all_pairs
+from crash.scenarios import SCENARIOS
 
 __all__ = ["main"]
 
@@ -42,7 +42,6 @@ def arguments() -> argparse.ArgumentParser:
         "--keep", metavar="FOLDER", help="with --state: an empty folder in which the state is left as it was"
     )
     parser.add_argument("--driver", help="the driver of the files, such as 'mine | posix'")
-    parser.add_argument("--pairs", action="store_true", help="also every change after every other one")
     parser.add_argument("--list", action="store_true", help="print the names of the scenarios and stop")
     return parser
 
@@ -50,7 +49,7 @@ def arguments() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 1 if a promise was broken."""
     args = arguments().parse_args(argv)
-    chosen = {**SCENARIOS, **AFTER_DURABLE, **({s.name: s for s in all_pairs()} if args.pairs or args.scenario else {})}
+    chosen = SCENARIOS
     if args.list:
         print(*chosen, sep="\n")
         return 0
