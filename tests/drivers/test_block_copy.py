@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from pnc_vol.drivers.block_copy import Descriptors, copy_blocks
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.testing.faults import FaultSystem, TraceSystem
+
+BY_KERNEL = hasattr(os, "copy_file_range")
 
 
 def content(nbytes: int) -> bytes:
@@ -41,7 +44,7 @@ def test_the_kernel_copies_or_blocks_are_read_and_written(tmp_path: Path, fault:
                 note=lambda verb, start, nbytes: copied.append((verb, nbytes)),
             )  # fmt: skip
 
-        if fault == errno.EIO:
+        if fault == errno.EIO and BY_KERNEL:
             with pytest.raises(OSError) as caught:
                 copy()
             assert caught.value.errno == errno.EIO
@@ -50,7 +53,7 @@ def test_the_kernel_copies_or_blocks_are_read_and_written(tmp_path: Path, fault:
         expected = bytes(7) + whole[100:1_500_100] + bytes(99_993) + whole[2_000_000:2_999_999]
         assert target.read() == expected
     assert sum(nbytes for verb, nbytes in copied if verb == "write") == 2_499_999
-    assert any(verb == "read" for verb, _ in copied) == (fault is not None)
+    assert any(verb == "read" for verb, _ in copied) == (fault is not None or not BY_KERNEL)
     assert max(nbytes for _, nbytes in copied) <= block
 
 
