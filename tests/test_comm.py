@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from operator import add
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import virtual_ranks
+from interrupts import Interrupts
 from other_process import fresh
 
 import pnc_vol
@@ -164,3 +166,49 @@ def open_with(what: str, folder: str) -> None:
         pnc_vol.File(f"{folder}/a.nc", "w", comm=3 if what == "number" else MPI.COMM_WORLD)
     except (RuntimeError, TypeError) as error:
         print(type(error).__name__, error)
+
+
+def test_a_rank_whose_call_was_cut_short_leaves() -> None:
+    """Its next call must not meet another one of the ranks that went on."""
+
+    def cut(operation: str, start: float) -> None:
+        raise KeyboardInterrupt
+
+    def program(comm: Any) -> str:
+        comm.limit(5.0)
+        if comm.rank == 1:
+            comm.observe(cut)
+            with pytest.raises(KeyboardInterrupt):
+                comm.agree("flush")
+            comm.observe(lambda operation, start: None)
+        else:
+            comm.agree("flush")
+        with pytest.raises(errors.RankError) as caught:
+            comm.merge("read", [comm.rank], add)
+        return str(caught.value)
+
+    told = virtual_ranks.run(3, program)
+    assert told[1] == "this rank left the file: its collective call was cut short by KeyboardInterrupt"
+    assert told[0] == told[2]
+    assert "rank 1 left the file: its collective call was cut short by KeyboardInterrupt" in told[0]
+
+
+@pytest.mark.parametrize("line", [30, 100, 170])
+def test_a_flush_that_is_cut_short_on_one_rank(tmp_path: Path, line: int) -> None:
+    def program(comm: Any) -> list[str]:
+        f = pnc_vol.File(tmp_path / "a.nc", "w", comm=comm, driver="posix", collective_timeout=5)
+        f["x"] = [1, 2]
+        told = []
+        for trouble in (Interrupts(line, KeyboardInterrupt), contextlib.nullcontext()):
+            try:
+                with trouble if comm.rank == 1 else contextlib.nullcontext():
+                    f.flush()
+            except (KeyboardInterrupt, errors.RankError) as error:
+                told.append(str(error))
+        with contextlib.suppress(errors.RankError):
+            f.close()
+        return told
+
+    told = virtual_ranks.run(2, program)
+    assert told[1][1] == "this rank left the file: its collective call was cut short by KeyboardInterrupt"
+    assert "rank 1 left the file: its collective call was cut short" in told[0][-1]

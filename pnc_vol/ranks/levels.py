@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.interruptions import is_interruption
 from pnc_vol.ranks.comm import Traffic
 from pnc_vol.ranks.waiting import TimedWait
 
@@ -70,8 +71,13 @@ class Levels:
     @contextmanager
     def call(self, operation: str) -> Iterator[None]:
         """Yield the call of the file's communicator in which other calls stand; on all ranks."""
-        self._calls.begin(operation)
-        yield
+        try:
+            self._calls.begin(operation)
+            yield
+        except BaseException as error:
+            if is_interruption(error):
+                self._calls.leave(f"{operation} was cut short by {type(error).__name__}", inside=True)
+            raise
         self._calls.completed()
 
     def table(self, operation: str, row: Int64, rows: Int64) -> None:

@@ -12,7 +12,8 @@ Rules
 2. Only when the vector shows an error or a difference, a second step finds out who and what: the outcomes of the ranks
    are merged in a binomial tree, ranks as ranges, and the result is broadcast. No rank gets the words of all.
 3. What fails on a rank inside such a tree travels in the tree, and is raised on all.
-4. Received sizes are known before the memory is allocated, and whether all ranks have it is agreed on.
+4. A rank on which a call is cut short, by Ctrl-C or for want of memory, takes part in no later one (`_uncut`).
+5. Received sizes are known before the memory is allocated, and whether all ranks have it is agreed on.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol import errors
+from pnc_vol.interruptions import is_interruption
 from pnc_vol.ranks.codec import decoded, encoded
 from pnc_vol.ranks.comm import Comm, Join
 from pnc_vol.ranks.errors import error_of, joined_outcomes, merged, mismatch, outcome_of
@@ -38,6 +40,8 @@ from pnc_vol.ranks.waiting import Arrival, Consensus, TimedWait, patiently
 __all__ = ["MpiComm", "over"]
 
 _Error = TypeVar("_Error", bound=BaseException)
+P = ParamSpec("P")
+T = TypeVar("T")
 Bytes = npt.NDArray[np.uint8]
 
 _VALUES = 40
@@ -78,6 +82,25 @@ def _packed(value: Any, error: BaseException | None) -> tuple[bytes, BaseExcepti
         return b"", reason
 
 
+def _uncut(verb: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a collective call: a rank on which Ctrl-C, or no memory, cuts it short leaves the communicator.
+
+    Its next call would meet this one of the other ranks.
+    """
+
+    @functools.wraps(verb)
+    def whole(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return verb(*args, **kwargs)
+        except BaseException as error:
+            comm: Any = args[0]
+            if is_interruption(error) and not comm.in_step(error):
+                comm._calls.leave(f"its collective call was cut short by {type(error).__name__}", inside=True)
+            raise
+
+    return whole
+
+
 class MpiComm(Comm):
     """The ranks of an MPI communicator, which this object owns.
 
@@ -112,6 +135,7 @@ class MpiComm(Comm):
 
     # ------------------------------------------------------------------------------------------- the verbs
 
+    @_uncut
     def agree(
         self,
         operation: str,
@@ -123,6 +147,7 @@ class MpiComm(Comm):
         got, sums = self._reduced(operation, (*most, *_NO_VALUES[len(most) :]), total, error)
         return list(got[: len(most)]), list(sums[: len(total)])
 
+    @_uncut
     def broadcast(self, operation: str, value: Any = None, *, error: BaseException | None = None) -> Any:
         values: tuple[int, ...] = (_LOWEST,) * _VALUES
         packed = b""
@@ -137,6 +162,7 @@ class MpiComm(Comm):
             packed = self._spread(operation, packed, got[0])
         return value if self.rank == 0 or not packed else decoded(packed)
 
+    @_uncut
     def merge(self, operation: str, local: Any, join: Join, *, error: BaseException | None = None) -> Any:
         packed, error = _packed(local, error)
         word = _word(packed)
@@ -145,6 +171,7 @@ class MpiComm(Comm):
             return local
         return decoded(self._tree(operation, packed, join))
 
+    @_uncut
     def exchange(self, operation: str, parcels: Mapping[int, Bytes]) -> dict[int, Bytes]:
         outgoing = {rank: parcel for rank, parcel in parcels.items() if parcel.nbytes}
         got, _ = self._reduced(operation, (len(outgoing.keys() - {self.rank}), *_NO_VALUES[1:]), (), None)
@@ -178,8 +205,13 @@ class MpiComm(Comm):
             yield
         except Exception as error:
             self._last_error = error
-            if not self.in_step(error) and not isinstance(error, errors.RankError):
+            alone = self._calls.broken is None and not isinstance(error, errors.RankError)
+            if alone and not self.in_step(error):
                 self.agree("failed", error=error)
+            raise
+        except BaseException as error:
+            # between two calls of MPI; the others go on to the next one
+            self._calls.leave(f"its collective call was cut short by {type(error).__name__}")
             raise
 
     def in_step(self, error: BaseException) -> bool:
@@ -318,6 +350,7 @@ class MpiComm(Comm):
 
     # ------------------------------------------------------------------------------------------ who is where
 
+    @_uncut
     def nodes(self) -> Nodes:
         if self._nodes is None:
             # From here on to the end nobody waits with a time limit.
@@ -326,6 +359,7 @@ class MpiComm(Comm):
             self._calls.crowded = len(self._nodes.ranks(node)) > self._nodes.cores[node]
         return self._nodes
 
+    @_uncut
     def group(self, number: int) -> Comm:
         # From here on to the end nobody waits with a time limit.
         self.agree("group")
@@ -338,6 +372,7 @@ class MpiComm(Comm):
             all_ranks.Free()
         return made
 
+    @_uncut
     def levels(self, node: int | None, *, writes: bool) -> Levels:
         if node is not None:
             self.agree("levels")

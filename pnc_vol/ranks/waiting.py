@@ -230,11 +230,15 @@ class TimedWait:
             self.mpi.Free()
         self.mpi = None
 
-    def leave(self, reason: str) -> None:
-        """Tell all other ranks, without waiting, that this rank takes part in nothing any more."""
+    def leave(self, reason: str, *, inside: bool = False) -> None:
+        """Tell all other ranks, without waiting, that this rank takes part in nothing any more.
+
+        inside : bool, not even in the rest of the call that it began last.
+        """
         if self.broken is None and not self.module.Is_finalized():
             self.broken = errors.RankError(f"this rank left the file: {reason}", [self.mpi.rank])
-            note = _LEFT.pack(self.mpi.rank, self._completed) + reason.encode(errors="replace")
+            last = self.sequence - 1 if inside else self._completed
+            note = _LEFT.pack(self.mpi.rank, last) + reason.encode(errors="replace")
             self._say(note[:_LONGEST_NOTE], _TAG_LEFT, self.neighbours())
 
     def part(self, values: Sequence[int], patience: float) -> list[int] | None:
