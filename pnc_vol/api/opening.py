@@ -112,7 +112,7 @@ def _opened(ranks: communicators.Comm, handle: Handle, opening: Opening) -> Hand
     elif opening.target is not None:
         opening.driver = fileobj.FileObjectDriver(opening.target, writable=opening.writable, system=system)
     ref = None
-    with closing_if_it_fails(system):
+    with closing_if_it_fails(system, alone=ranks.size == 1):
         try:
             session, ref = open_shared(opening, ranks)
             handle.attach(session, ref)

@@ -46,7 +46,7 @@ def close(session: Session, *, again: bool = False, unheard: bool = False) -> No
         return
     done: list[bool] = []
     unheard = unheard and session.comm.size == 1
-    with closing_if_it_fails(session.options.system, by_any_error=False):
+    with closing_if_it_fails(session.options.system, by_any_error=False, alone=session.comm.size == 1):
         try:
             _close(session, again=again, unheard=unheard, done=done)
         except BaseException as error:

@@ -73,7 +73,7 @@ def copied(
     if disk.location is None:
         copy = Copy(None, memory_copy(disk, options.system))
     else:
-        with closing_if_it_fails(options.system, by_any_error=False):
+        with closing_if_it_fails(options.system, by_any_error=False, alone=comm.size == 1):
             disk.left.append(open_copy(disk.location, options, comm)[::-1])
         copy = Copy(*disk.left[-1][::-1])
     try:

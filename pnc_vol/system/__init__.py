@@ -342,6 +342,7 @@ class closing_if_it_fails:
     called. One that ends well in another one leaves all to that.
 
     by_any_error : bool, else only an interruption counts.
+    alone : bool, no other rank uses the folders that are made; else they stay, with their notes, for a recovery.
 
     Examples
     --------
@@ -353,9 +354,10 @@ class closing_if_it_fails:
     OSError: [Errno 9] Bad file descriptor
     """
 
-    __slots__ = ("_any", "_before", "_opened", "_system")
+    __slots__ = ("_alone", "_any", "_before", "_opened", "_system")
 
-    def __init__(self, system: System, *, by_any_error: bool = True) -> None:
+    def __init__(self, system: System, *, by_any_error: bool = True, alone: bool = True) -> None:
+        self._alone = alone
         self._system, self._any, self._before = system, by_any_error, _opening.inside
         self._opened = _Opened()
         self._opened.files, self._opened.undo = [], []
@@ -384,7 +386,7 @@ class closing_if_it_fails:
                 # one that has its final name by now is not there any more
                 with contextlib.suppress(OSError):
                     self._system.unlink(path)
-            for undo in reversed(self._opened.undo):
+            for undo in reversed(self._opened.undo if self._alone else []):
                 with contextlib.suppress(OSError):
                     undo()
 
