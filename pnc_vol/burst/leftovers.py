@@ -131,10 +131,16 @@ class LogRecovery:
                 f"{path}: a running job writes to this file through a log in {', '.join(found.alive)}: data that two "
                 "jobs write to one file at the same time are lost or mixed. Wait until it has ended"
             )
+        recovers = options.recover and writable and not replaced
+        if recovers and options.recover == "any-file":
+            found = found._replace(own=everything, foreign=[])
         if options.burst_buf_overwrite and writable:
-            for folder in everything:
+            # but for those that the same opening is to replay
+            for folder in found.foreign if recovers else everything:
                 log_folders.remove_logs(system, real, folder)
-            return
+            if not recovers:
+                return
+            found = found._replace(foreign=[])
         if replaced and everything:
             # The mark is needed only where the identity is an inode number, which the system gives to a new file.
             for folder in (
@@ -144,11 +150,9 @@ class LogRecovery:
                     private_folders.mark_replaced(system, folder)
             _tell(path, "of the file that is replaced now", everything)
             return
-        if options.recover == "any-file" and writable:
-            found = found._replace(own=everything, foreign=[])
         if found.foreign:
             _tell(path, "of another file that had this name", found.foreign)
-        if options.recover and writable and found.own:
+        if recovers and found.own:
             try:
                 recover_logs(real, options, found.own)
             except LogRefusedError as error:

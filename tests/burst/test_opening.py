@@ -265,6 +265,25 @@ def test_overwrite_removes_what_was_left(tmp_path: pathlib.Path, logs: pathlib.P
     assert not folders(logs)
 
 
+@pytest.mark.parametrize("recover", [True, "any-file"])
+def test_what_is_to_be_recovered_is_not_removed_by_overwrite(
+    recover: Any, tmp_path: pathlib.Path, logs: pathlib.Path
+) -> None:
+    path = tmp_path / "x.nc"
+    job(path, logs)
+    with pnc_vol.File(path, "r+", recover=recover, burst_buf_overwrite=True) as f:
+        assert f["x"][:].tolist() == [1.0] * 4
+    assert not folders(logs)
+
+
+def test_a_new_file_recovers_nothing(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    job(path, logs)
+    with pnc_vol.File(path, "w", recover=True, burst_buf_overwrite=True) as f:
+        assert list(f) == []
+    assert not folders(logs)
+
+
 def test_an_empty_folder_that_a_kill_left_is_removed(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     """Its job was killed before it noted the folder, or after it took it out of the note."""
     path = tmp_path / "x.nc"
