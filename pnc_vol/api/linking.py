@@ -144,8 +144,10 @@ def access(oid: ObjectID, mode: str | None = None, swmr: bool | None = None) -> 
     if own == "r" and mode == "r+":
         raise DefinitionError(f"elink_mode={mode!r}: the file with the link is open for reading")
     flag = handle.session.swmr or handle.swmr
-    wanted = own if mode is None else mode, flag if swmr is None else bool(swmr)
-    if own == "r+" and flag and wanted != ("r+", True):
+    # Each rank follows a link by itself: as writers of the other file they would be locked out by one another.
+    usual = "r" if handle.session.comm.size > 1 else own
+    wanted = usual if mode is None else mode, flag if swmr is None else bool(swmr)
+    if own == "r+" and flag and wanted != (usual, True):
         raise DefinitionError("swmr_mode of the file with the link is set: other files are opened with the same mode")
     if wanted[0] not in ("r", "r+"):
         raise OperationError(f"Unsupported link access mode: {mode}")

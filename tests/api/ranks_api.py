@@ -69,6 +69,27 @@ def data_elsewhere_are_read_by_each_rank() -> None:
         assert f["raw"][RANK, 1] == RANK
 
 
+def an_external_link_is_followed_by_each_rank() -> None:
+    """Also while others have followed it: the other file is opened for reading, as no rank could write it alone."""
+    if RANK == 0:
+        with h5py.File(path("linked"), "w") as f:
+            f["x"] = np.arange(5)
+    COMM.Barrier()
+    with h5py.File(path("links"), "w", driver=DRIVER, comm=COMM) as f:
+        f["out"] = h5py.ExternalLink(os.path.basename(path("linked")), "/x")
+        kept = None
+        for turn in range(SIZE):
+            if turn == RANK:
+                kept = f["out"]
+                assert kept[()].tolist() == list(range(5))
+            COMM.Barrier()
+        assert kept is not None
+        assert kept.file.mode == "r"
+        assert "no write intent" in raised(OSError, lambda: kept.__setitem__(0, 1))
+        kept.file.close()
+        COMM.Barrier()
+
+
 def what_is_atomic_is_there_at_once() -> None:
     with h5py.File(path("atomic"), "w", driver=DRIVER, comm=COMM) as f:
         x, z = f.create_dataset("x", (SIZE, 4), "i8"), f.create_dataset("z", (SIZE,), "c16")
@@ -198,7 +219,7 @@ if DRIVER == "left open":
 else:
     for work in (
         what_is_atomic_is_there_at_once, data_elsewhere_are_read_by_each_rank, both_handles_of_a_file,
-        a_file_that_one_rank_has_open,
+        an_external_link_is_followed_by_each_rank, a_file_that_one_rank_has_open,
         one_handle_fails_and_takes_the_other_along, readers_refresh_together, wrong_arguments,
     ):  # fmt: skip
         work()

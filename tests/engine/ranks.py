@@ -36,9 +36,9 @@ from run import (
 __all__ = ["EVENTS", "first", "launched"]
 
 
-def on_rank(comm: Any, program: Program, folder: str) -> Any:
+def on_rank(comm: Any, program: Program, folder: str, barriers: Any = None) -> Any:
     """What one rank does: the program, a close, and another opening; its run."""
-    run = created(program, folder, comm=World(comm))
+    run = created(program, folder, comm=World(comm, barriers))
     if run is None:
         return None
     try:
@@ -112,16 +112,16 @@ class Real:
     """The ranks of ``mpiexec``; what one of them meets is raised on all."""
 
     def __init__(self, states: int, name: str) -> None:
-        pass
-
-    def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
         from mpi4py import MPI
 
-        world = MPI.COMM_WORLD
+        self.world, self.barriers = MPI.COMM_WORLD, MPI.COMM_WORLD.Dup()
+
+    def __call__(self, program: Program, folder: str, tally: Tally = UNCOUNTED) -> None:
+        world = self.world
         shared = world.bcast(folder_for_programs() if world.rank == 0 else None, 0)
         told, run = "", None
         try:
-            run = on_rank(world, program, shared)
+            run = on_rank(world, program, shared, self.barriers)
         except Exception as error:
             told = f"{said(error)} [rank {world.rank} of {world.size}]"
             error.__traceback__ = error.__context__ = error.__cause__ = None
@@ -138,6 +138,8 @@ class Real:
         tally.acts += len(program.steps)
         tally.refused += run is None and not told
         if told:
+            # some ranks may still be expected at a barrier
+            self.barriers = world.Dup()
             raise OnRanks(told)
 
 

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -74,9 +75,9 @@ class World:
 
     patience = 60.0
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, barriers: Any = None) -> None:
         self.rank, self.size = comm.rank, comm.size
-        self._comm = comm
+        self._comm, self._barriers = comm, barriers
 
     def opening(self) -> Any:
         """For `File`: real ranks give their communicator, which is copied; simulated ones a new one."""
@@ -86,11 +87,17 @@ class World:
         return MpiComm(mpi.Split(0, self.rank), self._comm._MPI, timeout=self.patience)
 
     def barrier(self) -> None:
-        """All have come here."""
+        """All have come here; real ranks with a communicator for it wait for one that failed until the time is over."""
         if isinstance(self._comm, MpiComm):
             self._comm.agree("barrier")
-        else:
+        elif self._barriers is None:
             self._comm.barrier()
+        else:
+            all_here, end = self._barriers.Ibarrier(), time.monotonic() + self.patience
+            while not all_here.Test():
+                if time.monotonic() > end:
+                    raise TimeoutError("a rank does not come to where the others are")
+                time.sleep(0)
 
 
 class Run:

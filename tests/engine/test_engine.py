@@ -358,6 +358,14 @@ def test_programs_on_real_ranks(ranks: int, nodes: int, count: int) -> None:
     assert " 0 failures of 0 kinds" in told
 
 
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_a_rank_of_a_real_job_that_fails_alone_is_told_of() -> None:
+    """And the next program runs."""
+    told = run_mpi(2, Path(__file__).with_name("failing_rank.py"), timeout=60).stdout
+    assert "only here" in told or "a rank does not come" in told
+    assert told.strip().endswith(", '']")
+
+
 def test_a_rank_whose_values_are_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What rank 1 posts by a mask goes nowhere."""
     share = acts.share
