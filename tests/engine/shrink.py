@@ -228,6 +228,8 @@ def code(value: Any) -> str:
     """A value as Python text."""
     if isinstance(value, Spoken):
         return value._name()
+    if isinstance(value, list) and any(isinstance(one, Spoken) for one in value):
+        return f"[{', '.join(map(code, value))}]"
     if isinstance(value, Values):
         return literal(value.array)
     if isinstance(value, (np.ndarray, np.generic)):

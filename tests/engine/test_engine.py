@@ -202,12 +202,12 @@ def test_the_model_is_that_of_h5py() -> None:
 
 
 def test_a_new_option_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    new = options.Option("alignment_interval", (1, 16))
+    new = options.Option("rdcc_nbytes", (None, 1 << 20))
     monkeypatch.setitem(options.OPTIONS, new.name, new)
     found = list(options.covering(2, random.Random(1)))
-    changed = [config for config in found if config["alignment_interval"] == 16 and not options.refusal(config)]
+    changed = [config for config in found if config["rdcc_nbytes"] and not options.refusal(config)]
     assert {config["store"] for config in changed} == {"memory", "log", "zipped"}
-    assert options.arguments(changed[0], "folder")["alignment_interval"] == 16
+    assert options.arguments(changed[0], "folder")["rdcc_nbytes"] == 1 << 20
     assert not failing([run.made(f"new:{n}", config) for n, config in enumerate(changed[:3])])
 
 
