@@ -6,11 +6,13 @@ Rules
 -----
 1. Every error is a `PncVolError` *and* the builtin that h5py raises in the same place: code for h5py catches it.
 2. The text says what was requested, what is wrong, and what to do.
-3. What a program needs to act on is an attribute (`offset`, `field`, `errors`, `ranks`), never only text.
+3. Numbers of errors of the system that several modules treat alike are listed here once (`FULL`, `NO_LOCKS`).
+4. What a program needs to act on is an attribute (`offset`, `field`, `errors`, `ranks`), never only text.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -26,6 +28,17 @@ __all__ = [
     "RequestPendingError", "SelectionError", "SelectionIndexError", "SelectionTypeError", "SelectionValueError",
     "ShortFileError", "ShortFileWarning", "SourceError", "SyncError", "TruncatedHeaderError",
 ]  # fmt: skip
+
+# ------------------------------------------------------------- kinds of errors of the system, by their numbers
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""There is no room for more bytes: on the device, in the quota, below the largest length of a file."""
+
+NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
+"""The file system has no locks."""
+
+LOCK_TAKEN = (errno.EAGAIN, errno.EACCES)
+"""Somebody else has the lock."""
 
 
 def printable(text: str) -> str:

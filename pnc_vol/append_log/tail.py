@@ -11,26 +11,22 @@ Rules
 
 from __future__ import annotations
 
-import errno
 import os
 from contextlib import suppress
 from typing import Any
 
 from pnc_vol.append_log.records import SLOT_BYTES
 from pnc_vol.append_log.shared_blocks import Share
+from pnc_vol.errors import FULL
 from pnc_vol.system import PAGE, System, is_open
 from pnc_vol.system.full_io import reserve, write_all
 
 __all__ = [
-    "FULL",
     "LARGE",
     "Tail",
     "create_private",
     "lock_of_writer",
 ]
-
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Numbers of the errors that mean: no room."""
 
 _KEPT = 16
 """Windows of the largest size that are kept: opening one again takes a call for each page that is stored to."""

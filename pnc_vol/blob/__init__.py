@@ -7,6 +7,7 @@
 `index`                 `ElementIndex`: in which subfile, and where in it, each element of one map is
 `places`                `BlobPlace`: from runs of canonical elements to byte extents at addresses
 `layout`                `BlobLayout`: what is known of the subfiles of an open set, and where every variable is
+`names`                 the names of subfiles
 `finding`               finds a set when its name, a pattern or a subfile is opened
 `set_opening`           opens or creates a set on all ranks
 `renaming`              a new set takes the names of an older one in one step

@@ -1,19 +1,18 @@
 """Rank 0 finds a set of subfiles when its name, a pattern, or the name of a subfile is opened.
 
-Knows: names of subfiles, the header of the first one. Does not know: how a set is opened (`set_opening`).
+Knows: the header of the first one. Does not know: how a set is opened (`set_opening`).
 """
 
 from __future__ import annotations
 
 import errno
-import fnmatch
 import os
-import re
 import stat
 from contextlib import suppress
 from typing import Any
 
 from pnc_vol.blob.described import described, is_blob_set
+from pnc_vol.blob.names import matched_set, set_of_subfile, subfile_path, subfiles_of
 from pnc_vol.blob.renaming import complete_renames, pending_renames
 from pnc_vol.disk import existing as reading
 from pnc_vol.disk import signature
@@ -25,15 +24,10 @@ from pnc_vol.file.leftovers import look_after
 from pnc_vol.file.opening import Opening
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.layout.registry import layout_class
-from pnc_vol.layout.subfiles import subfile_path, subfiles_of
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System
 
 __all__ = ["BlobSets"]
-
-_SUBFILE = r"(?s)(.+)\.\d{4,}"
-_SHOWN = 4
-"""Sets that are named in a message."""
 
 
 class BlobSets:
@@ -49,25 +43,13 @@ class BlobSets:
 
     @staticmethod
     def matched(system: System, path: str) -> str:
-        folder, pattern = os.path.split(path)
-        if not set("*?[") & set(pattern):
-            return path
-        try:
-            names = fnmatch.filter(system.listdir(folder or "."), pattern)
-        except OSError:
-            return path
-        bases = sorted({named[1] for name in names if (named := re.fullmatch(_SUBFILE, name))})
-        if len(bases) > 1:
-            shown = ", ".join(map(repr, bases[:_SHOWN])) + (", ..." if len(bases) > _SHOWN else "")
-            raise ValueError(f"{path}: the pattern matches subfiles of {len(bases)} sets ({shown}); name one of them")
-        return os.path.join(folder, bases[0]) if bases else path
+        return matched_set(system, path)
 
     @staticmethod
     def seen(name: str, asked: str, path: str, options: Options) -> SetSeen | None:
-        named = re.fullmatch(_SUBFILE, path)
-        if named is None:
+        base = set_of_subfile(path)
+        if not base:
             return None
-        base = named[1]
         first = subfile_path(base, 0)
         if _is_hdf5(options, pending_renames(options.system, base).get(0, path)):
             return SetSeen(name, base, signature.HDF5_SIGNATURE)

@@ -23,13 +23,13 @@ import numpy as np
 
 from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.maps import MAP_VARIABLES
+from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.places import BlobPlace, MapLookup
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.format import model
 from pnc_vol.format.model import Header, Var
 from pnc_vol.layout.base import ElementMap, Layout, Place
 from pnc_vol.layout.canonical import CanonicalLayout
-from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 
 __all__ = ["BlobFiles", "BlobLayout", "SubfileLayout"]

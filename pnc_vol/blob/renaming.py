@@ -22,9 +22,9 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 
+from pnc_vol.blob.names import subfile_path
 from pnc_vol.disk.journal import distrust
 from pnc_vol.disk.naming import beside, beside_start, write_new
-from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.ranks.comm import Comm, joined_lists
 from pnc_vol.system import System, exists
 from pnc_vol.system.full_io import read_at

@@ -24,6 +24,7 @@ from typing import Any
 
 from pnc_vol.blob.gathering import CopiedVariable, Piece, copy, pieces, share
 from pnc_vol.blob.hdf5.file_set import Hdf5Set
+from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.subfile_set import SubfileSet
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.publish import Location
@@ -42,7 +43,6 @@ from pnc_vol.format import model
 from pnc_vol.format.encode import encode, header_size
 from pnc_vol.format.model import Header
 from pnc_vol.format.placing import Alignment, place
-from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import DatasetNode, GroupNode, Tree, walk
 from pnc_vol.ranks.comm import Comm, on_root, serial
 from pnc_vol.settings.options import Options

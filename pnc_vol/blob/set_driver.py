@@ -24,6 +24,7 @@ import numpy as np
 from pnc_vol.blob.index import ElementIndex, index_of
 from pnc_vol.blob.layout import BlobFiles
 from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap, from_content
+from pnc_vol.blob.names import subfile_path
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import FormatError, NotSyncedError
@@ -31,7 +32,7 @@ from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.format.model import TYPES, Header
 from pnc_vol.layout.base import OFFSET, SHIFT
-from pnc_vol.layout.subfiles import by_file, subfile_path
+from pnc_vol.layout.subfiles import by_file
 
 __all__ = ["SetDriver"]
 

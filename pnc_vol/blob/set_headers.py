@@ -21,6 +21,7 @@ from pnc_vol.blob.described import Before, Described, described
 from pnc_vol.blob.header import Kept
 from pnc_vol.blob.layout import without_begins
 from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap
+from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.physical_definitions import PhysicalDefinitions, PhysicalVariable
 from pnc_vol.blob.posted_runs import inner_shape
 from pnc_vol.blob.renaming import pending_renames
@@ -30,7 +31,6 @@ from pnc_vol.errors import FormatError, FormatWarning, ShortFileWarning
 from pnc_vol.format.check import short_data, whole_records
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import CHAR, INT64, TYPES, Header, Var, is_record
-from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.names import warn_of
 from pnc_vol.mapping.tree import DatasetNode, Tree

@@ -23,6 +23,7 @@ from pnc_vol.blob.described import Described, MapVariables, described, is_blob_s
 from pnc_vol.blob.header import physical_header
 from pnc_vol.blob.layout import BlobLayout, SubfileLayout
 from pnc_vol.blob.maps import MAP_VARIABLES
+from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.physical_definitions import Member, PhysicalDefinitions
 from pnc_vol.blob.renaming import forget_renames
 from pnc_vol.blob.set_driver import SetDriver
@@ -44,7 +45,6 @@ from pnc_vol.file.joining import open_file, session_of
 from pnc_vol.file.opening import Opening
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm, joined_lists, reported_to_all, serial
 from pnc_vol.settings.options import Options

@@ -18,12 +18,11 @@ from functools import partial
 
 from pnc_vol.append_log.private_folders import forget_folder, note_folders, stem_of
 from pnc_vol.append_log.shared_blocks import Share
-from pnc_vol.append_log.tail import FULL
 from pnc_vol.burst.definition_writer import LoggedFile
 from pnc_vol.burst.folders import folder_for, join_log_folder, note_of, parent_of
 from pnc_vol.burst.store import LogStore
 from pnc_vol.disk.identity import identify
-from pnc_vol.errors import CollectiveMismatchError
+from pnc_vol.errors import FULL, CollectiveMismatchError
 from pnc_vol.queue.stores import StoreContext
 from pnc_vol.ranks.comm import Comm, joined_lists, on_root
 from pnc_vol.settings.options import Options

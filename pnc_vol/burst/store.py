@@ -31,7 +31,6 @@ import numpy.typing as npt
 from pnc_vol.append_log.private_folders import forget_folder
 from pnc_vol.append_log.records import SLOT_BYTES
 from pnc_vol.append_log.shared_blocks import Share
-from pnc_vol.append_log.tail import FULL
 from pnc_vol.burst.batch import LogBatch, log_batches
 from pnc_vol.burst.commit_log import GROUP, GROUP_BYTES, CommitLog, GroupState
 from pnc_vol.burst.definition_writer import DefinitionWriter, LoggedFile
@@ -42,7 +41,7 @@ from pnc_vol.burst.folders import note_of
 from pnc_vol.burst.integrity import find_damage
 from pnc_vol.burst.logged_variables import LoggedVariable
 from pnc_vol.burst.recent_posts import LEAST_POST, MOST_POST, MOST_VALUES, POSTS_BYTES, SplitPosts
-from pnc_vol.errors import LogError
+from pnc_vol.errors import FULL, LogError
 from pnc_vol.extents.model import Int64, Runs, Selection
 from pnc_vol.format.convert import Overflow
 from pnc_vol.mapping.tree import DatasetNode

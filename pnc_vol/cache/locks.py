@@ -31,6 +31,7 @@ from threading import Lock
 import numpy as np
 
 from pnc_vol.cache.watch import Watch
+from pnc_vol.errors import LOCK_TAKEN, NO_LOCKS
 from pnc_vol.extents.merge import EMPTY, Ranges
 from pnc_vol.system import System
 from pnc_vol.warn import warn_once
@@ -40,8 +41,8 @@ __all__ = ["RangeLocks"]
 _FLOCK = struct.Struct("hhqqi4x")
 """``struct flock`` of Linux's C libraries with 64-bit offsets: type, whence, start, length, process."""
 _SETLK = getattr(fcntl, "F_OFD_SETLK", 0)
-_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
-_TAKEN = (errno.EAGAIN, errno.EACCES)
+_NO_LOCKS = (*NO_LOCKS, errno.EINVAL)
+"""The last: of a kernel without open file description locks."""
 _MOST = 1024
 """Ranges of one write that get a lock each; of more, the gaps between the closest are locked too."""
 _FIRST_NAP, _LONGEST_NAP = 0.0005, 0.02
@@ -199,7 +200,7 @@ class RangeLocks:
                         take(n, asked)
                     break
                 except OSError as error:
-                    if error.errno not in _TAKEN:
+                    if error.errno not in LOCK_TAKEN:
                         raise
                 if not waited:
                     ready()

@@ -3,7 +3,8 @@
 =============  ==================================================================================
 `main`         the entry point: the table of verbs, the overview
 `arguments`    command lines of verbs, on argparse; the options that several verbs have
-`show`         safe text, errors in one line, exit codes, progress
+`errors`       errors in one line, the table of their messages, exit codes
+`show`         safe text, JSON, progress
 `completion`   the Tab key
 `convert`      the verbs ``convert`` and ``repack``: a file written anew
 `dump`         the verb: a file as CDL, with `cdl`: CDL as ncdump prints it, and `dump_opened`: sets and addresses

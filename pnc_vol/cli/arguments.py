@@ -19,8 +19,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
+from pnc_vol.cli.errors import fail
 from pnc_vol.cli.main import VERBS, columns
-from pnc_vol.cli.show import fail
 
 __all__ = [
     "Options", "Parser", "Verb", "add_allow_sparse", "add_follow_external", "add_json", "add_quiet", "at_least",

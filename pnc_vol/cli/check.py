@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
-from pnc_vol.cli.show import TROUBLE, counted, each, expected, fail, on_disk, painted, print_json, safe
+from pnc_vol.cli.errors import TROUBLE, each, expected, fail
+from pnc_vol.cli.show import counted, on_disk, painted, print_json, safe
 from pnc_vol.convert.checking import READERS, check
 from pnc_vol.format.model import Finding
 

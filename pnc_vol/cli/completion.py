@@ -9,8 +9,8 @@ import os
 from collections.abc import Sequence
 
 from pnc_vol.cli.arguments import parser_of
+from pnc_vol.cli.errors import expected, fail
 from pnc_vol.cli.main import OPTIONS, VERBS
-from pnc_vol.cli.show import expected, fail
 from pnc_vol.settings.options import shell_variable
 from pnc_vol.system import REAL, exists
 from pnc_vol.system.full_io import write_whole

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse, add_follow_external, add_quiet, at_least
-from pnc_vol.cli.show import WRITING, bar, counted, expected, fail, human, refuse_address, safe
+from pnc_vol.cli.errors import WRITING, expected, fail, refuse_address
+from pnc_vol.cli.show import bar, counted, human, safe
 from pnc_vol.convert.hdf5 import convert
 from pnc_vol.convert.repack import Repacked, repack
 from pnc_vol.convert.report import LossError, Report

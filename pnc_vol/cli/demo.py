@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.cli.arguments import Options, Parser, Verb
+from pnc_vol.cli.errors import expected, fail
 from pnc_vol.cli.ls import tree
-from pnc_vol.cli.show import expected, fail
 from pnc_vol.convert.either import open_either
 from pnc_vol.convert.hdf5 import convert
 from pnc_vol.optional import require_h5py

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse, add_follow_external, add_json
-from pnc_vol.cli.show import counted, expected, fail, painted, print_json, safe
+from pnc_vol.cli.errors import expected, fail
+from pnc_vol.cli.show import counted, painted, print_json, safe
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.either import open_either
 from pnc_vol.convert.inspect_hdf5 import outside

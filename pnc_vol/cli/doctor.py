@@ -20,7 +20,8 @@ from typing import Any
 import pnc_vol
 from pnc_vol.api.hints import read_hint_file
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
-from pnc_vol.cli.show import expected, fail, human, painted, print_json, refuse_address, safe
+from pnc_vol.cli.errors import expected, fail, refuse_address
+from pnc_vol.cli.show import human, painted, print_json, safe
 from pnc_vol.settings.options import Options as FileOptions
 from pnc_vol.settings.options import hints_file, launched, resolve
 from pnc_vol.system import REAL, exists, free_bytes, in_memory, is_folder, scratch_folder, temporary_directory

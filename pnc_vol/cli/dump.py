@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from pnc_vol.cli import cdl
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse
-from pnc_vol.cli.show import FAILED, expected, fail, on_disk
+from pnc_vol.cli.errors import FAILED, expected, fail
+from pnc_vol.cli.show import on_disk
 from pnc_vol.convert.header_bytes import with_header
 from pnc_vol.convert.space import declared_by_header, refuse_sparse
 from pnc_vol.disk.naming import check_place

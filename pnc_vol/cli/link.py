@@ -6,7 +6,8 @@ Knows: exit codes. Does not know: how link files and references are made (`conve
 from __future__ import annotations
 
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_quiet, at_least
-from pnc_vol.cli.show import counted, expected, fail, safe
+from pnc_vol.cli.errors import expected, fail
+from pnc_vol.cli.show import counted, safe
 from pnc_vol.convert.link import link
 from pnc_vol.convert.link_state import state_of
 from pnc_vol.convert.zarr_refs import INLINE, write_references

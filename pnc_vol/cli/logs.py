@@ -17,7 +17,8 @@ from pnc_vol.burst.recovery.scan import Verdict
 from pnc_vol.burst.recovery.sources import LogSource, named_logs, sources_of
 from pnc_vol.cache.folders import cache_text, is_cache_folder
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_json, add_quiet, at_least
-from pnc_vol.cli.show import WRITING, bar, counted, each, expected, fail, human, print_json, refuse_address, safe
+from pnc_vol.cli.errors import WRITING, each, expected, fail, refuse_address
+from pnc_vol.cli.show import bar, counted, human, print_json, safe
 from pnc_vol.drivers.mpi_library import world
 from pnc_vol.errors import LogRefusedError
 from pnc_vol.file.leftovers import ReplayReport

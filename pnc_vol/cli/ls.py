@@ -14,7 +14,8 @@ import numpy as np
 from pnc_vol.api import display
 from pnc_vol.api.arguments import is_address
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
-from pnc_vol.cli.show import FAILED, each, expected, fail, on_disk, painted, print_json, safe
+from pnc_vol.cli.errors import FAILED, each, expected, fail
+from pnc_vol.cli.show import on_disk, painted, print_json, safe
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.either import open_either
 from pnc_vol.file.file_sets import is_set

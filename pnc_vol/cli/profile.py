@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pnc_vol.cli.arguments import Options, Parser, Verb
-from pnc_vol.cli.show import expected, fail, safe
+from pnc_vol.cli.errors import expected, fail
+from pnc_vol.cli.show import safe
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_whole, write_whole
 

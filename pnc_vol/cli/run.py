@@ -27,7 +27,8 @@ from typing import Any
 
 import pnc_vol
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
-from pnc_vol.cli.show import fail, print_json, refuse_address, safe
+from pnc_vol.cli.errors import fail, refuse_address
+from pnc_vol.cli.show import print_json, safe
 from pnc_vol.drivers.block_copy import copy_file
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.settings.options import hint_all, launched, reach_children, system_for_all

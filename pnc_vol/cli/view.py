@@ -12,7 +12,8 @@ import socket
 import webbrowser
 
 from pnc_vol.cli.arguments import Options, Parser, Verb
-from pnc_vol.cli.show import expected, fail, refuse_address, safe
+from pnc_vol.cli.errors import expected, fail, refuse_address
+from pnc_vol.cli.show import safe
 from pnc_vol.settings.options import look_beside
 
 __all__ = ["VERBS"]

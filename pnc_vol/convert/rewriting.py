@@ -27,6 +27,7 @@ from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import mode_of_new
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.block_copy import BLOCK, Descriptors, copy_blocks
+from pnc_vol.errors import NO_LOCKS
 from pnc_vol.extents.merge import intersect
 from pnc_vol.extents.model import Extents
 from pnc_vol.format.moving import Moves
@@ -165,7 +166,7 @@ def _lock(system: System, fd: int, work: str) -> None:
         raise OSError(errno.EBUSY, "another repack is writing this file; wait until it ends", work) from None
     except OSError as error:
         # some network file systems have no locks: two repacks at a time are then the user's to avoid
-        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL):
+        if error.errno not in (*NO_LOCKS, errno.EINVAL):
             raise
 
 

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakSet
 
-from pnc_vol.errors import LockedError
+from pnc_vol.errors import LOCK_TAKEN, NO_LOCKS, LockedError
 from pnc_vol.settings.options import launched
 from pnc_vol.system import System, is_open
 from pnc_vol.warn import warn_once
@@ -40,8 +40,6 @@ Key = tuple[int, int]
 _FLOCK = struct.Struct("hhqqi4x")
 """``struct flock`` of Linux's C libraries with 64-bit offsets: type, whence, start, length, process."""
 _START = 1 << 62
-_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
-_TAKEN = (errno.EAGAIN, errno.EACCES)
 _OFD = hasattr(fcntl, "F_OFD_SETLK")
 
 _all: WeakSet[Held] = WeakSet()
@@ -118,9 +116,9 @@ class Held:
                 return
             self.system.record_lock(fd, fcntl.F_OFD_SETLK, _packed(fcntl.F_WRLCK))
         except OSError as error:
-            if error.errno in _TAKEN:
+            if error.errno in LOCK_TAKEN:
                 raise self._refused(fd) from None
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in NO_LOCKS:
                 raise
             self._without(error)
 

@@ -58,6 +58,8 @@ class FileSets(Protocol):
     def seen(self, name: str, asked: str, path: str, options: Options) -> SetSeen | None:
         """Return the set of which `path`, which is there, is a file; None if it is an ordinary file.
 
+        It is asked only if the name ends in a digit.
+
         Raises
         ------
         OSError, FormatError

@@ -141,6 +141,7 @@ def _set_of(options: Options, asked: str, path: str, mode: str, there: os.stat_r
         return new
     if options.layout and new is None:
         return None
+    # The files of a set end in a number: no plug-in is loaded for any other name.
     for name in set_names() if path[-1:].isdigit() else ():
         if (seen := file_sets(name).seen(name, asked, path, options)) is not None:
             return seen

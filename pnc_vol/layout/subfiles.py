@@ -16,8 +16,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import partial
-from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -25,25 +23,8 @@ import numpy as np
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
 from pnc_vol.extents.model import Extents, distinct
 from pnc_vol.layout.base import OFFSET, SHIFT
-from pnc_vol.system import System, exists
 
-__all__ = ["Subfiles", "by_file", "subfile_path", "subfiles_of"]
-
-
-def subfile_path(path: str, number: int) -> str:
-    """Return the name of a subfile of a blob set.
-
-    Examples
-    --------
-    >>> subfile_path("out.nc", 3)
-    'out.nc.0003'
-    """
-    return f"{path}.{number:04d}"
-
-
-def subfiles_of(system: System, path: str) -> list[str]:
-    """Return the subfiles of a set that are there, from the first one to the last before one that is not."""
-    return list(takewhile(lambda name: exists(system, name), map(partial(subfile_path, path), count())))
+__all__ = ["Subfiles", "by_file"]
 
 
 class Subfiles(Wrapper):

@@ -33,6 +33,7 @@ from pnc_vol.blob.header import physical_header
 from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.map_agreement import Agreed
 from pnc_vol.blob.maps import SubfileMap
+from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.posted_runs import PostedRuns, inner_shape
 from pnc_vol.blob.renaming import forget_renames, write_renames
 from pnc_vol.blob.set_driver import SetDriver
@@ -45,7 +46,6 @@ from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.file.session import Session, WriteData
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.format.model import Header
-from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, Listed
 from pnc_vol.ranks.comm import Comm

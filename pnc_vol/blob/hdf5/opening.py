@@ -15,6 +15,7 @@ from typing import Any
 from pnc_vol.blob.hdf5.file_set import Hdf5Set, Hdf5SetDriver, Own
 from pnc_vol.blob.hdf5.layout import Hdf5BlobLayout
 from pnc_vol.blob.hdf5.subfile import Hdf5Subfile, read_subfile
+from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.renaming import pending_renames
 from pnc_vol.blob.set_headers import canonical_of, refuse_foreign
 from pnc_vol.blob.set_opening import dealt_subfiles
@@ -27,7 +28,6 @@ from pnc_vol.file.driver_stack import context_of, open_together, stack_of, stack
 from pnc_vol.file.joining import session_of
 from pnc_vol.file.opening import Opening
 from pnc_vol.format.model import Header
-from pnc_vol.layout.subfiles import subfile_path
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options

@@ -35,7 +35,7 @@ from pnc_vol.burst.definitions import LogDefinitions, encode_written, read_defin
 from pnc_vol.burst.folders import job_folders, logs_in
 from pnc_vol.burst.recovery.open_group import SlotGroup, commit_of_open_group, group_in_slot, with_record
 from pnc_vol.burst.recovery.scan import Verdict, committed_entries, without_tail
-from pnc_vol.errors import FormatError, LogError, LogRefusedError
+from pnc_vol.errors import NO_LOCKS, FormatError, LogError, LogRefusedError
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.model import Finding
 from pnc_vol.system import System, exists, is_folder
@@ -52,8 +52,6 @@ _FIRST = 1 << 12
 
 _MOST_BYTES = 1 << 30
 """Bytes of a file of a log, but for the data, that are read."""
-
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def metas_of(system: System, folders: list[str]) -> list[str]:
@@ -286,7 +284,7 @@ class LogSource:
                 f"{self.base}: the job that writes this log, or another replay of it, is still running", field="lock"
             ) from None
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in NO_LOCKS:
                 raise
 
     def _open(self, suffix: str, flags: int) -> int:
