@@ -59,7 +59,7 @@ def pytest_collection_finish() -> None:
 LONG = {
     "tests/parity/h5py_suite/test_suite.py": 130,
     "tests/test_docs.py": 90,
-    "tests/testing/test_crash.py": 90,
+    "tests/testing/test_crash.py": 40,
     "tests/mpi/test_faults.py": 90,
     "tests/cache/test_faults.py": 70,
     "tests/mpi/test_burst.py": 70,
@@ -172,7 +172,7 @@ SWEEPS = {
     "tests/mpi/test_steps.py": 4,
     "tests/cache/test_left_caches.py": 2,
     "tests/burst/test_unpublished.py::test_a_log_is_found": 4,
-    "tests/testing/test_crash.py::test_every_state": 5,
+    "tests/testing/test_crash.py::test_every_state": 3,
     "tests/testing/test_crash_of_sets.py": 3,
 }
 

@@ -129,8 +129,8 @@ def test_a_file_that_cannot_be_opened_for_writing_is_not_validated(folder: str) 
 
     name = "cache, named at the close: append, fewer records, long attribute, append, ragged"
     recording = record(SCENARIOS[name], folder)
-    found = state(recording, "power", 1, seed=4711)
-    examine_state(recording, "power", found, 1, folder=folder, seed=4711, validator=validator)
+    found = state(recording, "power", 8, seed=4711)
+    examine_state(recording, "power", found, 8, folder=folder, seed=4711, validator=validator)
     *_, (_, complete) = states_of(recording, "kill", count=4)
     with pytest.raises(Broken):
         examine_state(recording, "kill", complete, 1, folder=folder, validator=validator)
