@@ -350,7 +350,7 @@ class SyncError(PncVolError, OSError):
     """An fsync failed: what it could not write may be lost, and no later fsync of the file object would tell."""
 
     def to_keep(self) -> SyncError:
-        """The same error without its traceback, whose frames would keep their objects alive, and the files open."""
+        """Return the same error without its traceback, whose frames would keep objects alive and files open."""
         return SyncError(self.errno, self.strerror, self.filename)
 
 

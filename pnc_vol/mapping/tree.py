@@ -398,7 +398,7 @@ class Tree:
             changed.removed.update(gone)
 
     def adding(self, above: GroupNode | None) -> Adding:
-        """A context: if it fails anywhere, what was added to `above`, and every new dataset, is taken back."""
+        """Return a context which, if it fails anywhere, takes back what was added to `above` and all new datasets."""
         return Adding(self, above)
 
     def take_back(self, first: int, above: GroupNode | None, names: Iterable[str]) -> None:
