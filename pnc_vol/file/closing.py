@@ -46,12 +46,14 @@ def close(session: Session, *, again: bool = False, unheard: bool = False) -> No
         return
     done: list[bool] = []
     unheard = unheard and session.comm.size == 1
-    with closing_if_it_fails(session.options.system, by_any_error=False, alone=session.comm.size == 1):
+    closing = closing_if_it_fails(session.options.system, by_any_error=False, alone=session.comm.size == 1)
+    with closing:
         try:
             _close(session, again=again, unheard=unheard, done=done)
         except BaseException as error:
             if unheard and is_interruption(error) and not done:
-                # Nothing was let go of: the close is called once more.
+                # Nothing was let go of: the close is called once more, with the files that the flush has opened.
+                closing.keep()
                 raise
             alone = session.comm.size > 1 and not session.comm.in_step(error)
             # Ranks that met no memory together have released everything together, and must not part once more.

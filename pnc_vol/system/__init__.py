@@ -377,6 +377,11 @@ class closing_if_it_fails:
         finally:
             _opening.inside = self._before
 
+    def keep(self) -> None:
+        """Leave what was opened so far to those who refer to it."""
+        for noted in (self._opened, self._opened.files, self._opened.undo):
+            noted.clear()
+
     def _close(self, *, interrupted: bool) -> None:
         for fd in self._opened[::-1] if interrupted or self._any else ():
             with contextlib.suppress(OSError):
