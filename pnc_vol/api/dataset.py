@@ -285,7 +285,8 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
         """Post a write, by h5py's indexing and broadcasting rules; the values are copied."""
         own = self._id
         session = own.check()
-        with session.lock:
+        # Without the lock where other files are written: another thread may write to this file through one of them.
+        with session.lock if own.node.away is None else nullcontext():
             if session.closed:
                 raise session.closed_error()
             node: DatasetNode = own.node

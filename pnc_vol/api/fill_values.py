@@ -102,6 +102,8 @@ def fill_of(node: DatasetNode) -> Any:
         return None
     if node.away is not None:
         stored = node.away.fill
+        if dtype.kind == "O":
+            return b""
         return np.zeros((), dtype)[()] if stored is None else np.frombuffer(stored, dtype)[0]
     if not node.parts:
         return fill_value(node.fillvalue, node.element)

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api import paths, raw_files
+from pnc_vol.api.blocks import other_selection
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.module import UNLIMITED
 from pnc_vol.api.objects import Datatype, wrap
@@ -114,7 +115,7 @@ class VirtualSource:
         if self.selection is not None:
             raise OperationError("VirtualSource objects can only be sliced once")
         part = copy.copy(self)
-        part.selection, part._key = select(self._whole, key), key
+        part.selection, part._key = _selection(self._whole, key), key
         return part
 
     def region(self) -> Hyperslab:
@@ -183,9 +184,14 @@ class VirtualLayout:
         return tuple(one._replace(file="." if one.file == filename else one.file) for one in self.sources)
 
 
+def _selection(shape: Shape, key: Any) -> Selection:
+    found = other_selection(shape, key)
+    return select(shape, key) if found is None else found
+
+
 def _region(shape: Shape, key: Any) -> Hyperslab:
     """Return the elements that an index selects; a slice that ends at ``UNLIMITED`` has no end."""
-    chosen = select(shape, key)
+    chosen = _selection(shape, key)
     if chosen.listed is not None:
         raise SelectionValueError(
             "Invalid mapping selections: masks, points, and lists that are not increasing have no place in a virtual "
@@ -263,8 +269,10 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes | None:
 
     Raises
     ------
+    TypeError
+        No way from the value to the type.
     ValueError
-        Not one value.
+        Not one value, or one that does not fit the type.
     NotYetError
         Of objects: texts, arrays of varying length, references.
     """
@@ -272,7 +280,7 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes | None:
         return None
     if dtype.hasobject:
         raise NotYetError(f"fillvalue={value!r}: {dtype!r} has none here; leave fillvalue= out")
-    found = np.asarray(value).astype(dtype)
+    found = raw_files.in_memory_form(np.asarray(value), dtype, "raise", "fillvalue")
     if found.shape != ():
         raise DefinitionError(f"fillvalue={value!r}: one value is needed")
     return found.tobytes()

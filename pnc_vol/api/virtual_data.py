@@ -5,6 +5,7 @@ Knows: regions, how a source is opened (`linking`). Does not know: markers, how 
 Rules
 -----
 1. Each read and write opens the sources that it touches, and closes them again: what another process did is seen.
+   A read has at most `MOST_OPEN` files open; a write has all, because it writes nothing if one of them cannot be.
 2. A source whose file or dataset is not there reads as the fill value. A file that may not be followed to, that is
    damaged, or that is too small is an error: its values would be wrong without anybody noticing.
 3. Sources are read in the order in which they were defined, in pieces of `PIECE` bytes; a later one wins.
@@ -32,7 +33,7 @@ from pnc_vol.extents.model import Selection
 from pnc_vol.extents.place import numbers
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import conform
-from pnc_vol.mapping.dtypes import check_string_dtype
+from pnc_vol.mapping.dtypes import check_string_dtype, check_vlen_dtype
 from pnc_vol.mapping.elsewhere import Evenly, Indices, SourceMapping, common
 
 __all__ = ["current_shape", "read", "write"]
@@ -42,6 +43,8 @@ Shape = tuple[int, ...]
 
 PIECE = 32 << 20
 """Bytes that are read of a source at a time."""
+MOST_OPEN = 64
+"""Files that are open at a time while sources are read; a process may not have more than some hundreds open."""
 
 
 class _Found(NamedTuple):
@@ -64,30 +67,38 @@ class _Sources:
         self.oid, self.mode = oid, mode
         self.node: Any = oid.node
         self.files: dict[str, Any] = {}
+        self.step = contextlib.ExitStack()
         self.closing = contextlib.ExitStack()
 
     def __enter__(self) -> _Sources:
-        if not self.closing.enter_context(linking.one_step()):
-            self.closing.close()
+        if not self.step.enter_context(linking.one_step()):
+            self.step.close()
             raise SourceError(
                 f"{self.node.path!r}: virtual datasets lead from one to the next too often; they form a circle"
             )
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.closing.close()
+        with self.step:
+            self.closing.close()
 
     def dataset(self, file: str, name: str) -> Any:
-        """Return the dataset of that name; None if it is not there."""
+        """Return the dataset of that name; None if it is not there.
+
+        What is read of it is read before the next one is asked for: its file may be closed then.
+        """
         if file not in self.files:
+            if self.mode == "r" and len(self.files) >= MOST_OPEN:
+                self.closing.close()
+                self.files.clear()
             self.files[file] = self._file(file)
         opened = self.files[file]
         try:
             found = None if opened is None else opened[name]
         except KeyError:
             return None
-        if not hasattr(found, "shape"):
-            return None
+        if found is not None and not hasattr(found, "shape"):
+            raise SourceError(f"{self.node.path!r}: its source {name!r} in {file!r} is no dataset")
         return found
 
     def _file(self, name: str) -> Any:
@@ -117,14 +128,14 @@ class _Sources:
             if not source.is_numbered:
                 if source.to.unlimited < 0 and not _meet(asked, source.to.indices()):
                     continue
-                dataset = self.dataset(source.file, _plain(source.name) if "%" in source.name else source.name)
+                dataset = self.dataset(_plain(source.file), _plain(source.name))
                 if dataset is not None:
                     yield _Found(source, -1, dataset)
                 continue
-            along = source.to.axes[source.to.unlimited]
-            for number in range(along.whole(shape[source.to.unlimited])):
-                wanted = _meet([asked[source.to.unlimited]], [along.block_of(number)])
-                dataset = self.numbered(source, number) if wanted else None
+            axis = source.to.unlimited
+            along = source.to.axes[axis]
+            for number in along.blocks_of(asked[axis], along.whole(shape[axis])):
+                dataset = self.numbered(source, number)
                 if dataset is not None:
                     yield _Found(source, number, dataset)
 
@@ -143,7 +154,8 @@ def _with_number(name: str, number: int) -> str:
 
 
 def _plain(name: str) -> str:
-    return name.replace("%%", "%") if "%b" not in name else name
+    """A name without a number; ``%%`` is a percent sign, as in HDF5."""
+    return name.replace("%%", "%")
 
 
 def current_shape(oid: DatasetID) -> Shape:
@@ -342,7 +354,7 @@ def read(oid: DatasetID, selection: Selection) -> Array:
     dtype = node.element.dtype
     out = np.full(selection.count, fill_of(node) if not dtype.hasobject else None, dtype)
     if dtype.hasobject and dtype.names is None:
-        out[...] = _empty(dtype)
+        out.fill(_empty(dtype))
     if out.size:
         asked = _asked(selection)
         with _Sources(oid, "r") as sources:
@@ -355,7 +367,8 @@ def read(oid: DatasetID, selection: Selection) -> Array:
 
 def _empty(dtype: np.dtype[Any]) -> Any:
     """Return what objects are where there is no source."""
-    return b"" if check_string_dtype(dtype) is not None else None
+    base = check_vlen_dtype(dtype)
+    return b"" if check_string_dtype(dtype) is not None else None if base is None else np.empty(0, base)
 
 
 def _read_piece(found: _Found, piece: _Piece, dtype: np.dtype[Any]) -> Array:
@@ -367,7 +380,7 @@ def _read_piece(found: _Found, piece: _Piece, dtype: np.dtype[Any]) -> Array:
     return _converted(values, dtype).reshape([len(part) for part in piece.places])
 
 
-def _put(out: Array, places: list[Indices], values: Array) -> None:
+def _put(out: Array, places: list[Indices], values: Array | bool) -> None:
     if all(isinstance(part, range) for part in places):
         out[tuple(map(_as_index, places))] = values
     else:
@@ -435,7 +448,11 @@ def write(oid: DatasetID, selection: Selection, values: Any, fields: tuple[str, 
         return
     with _Sources(oid, "r+") as sources:
         pieces = [(found, _piece(found, asked)) for found in sources.found(node.shape, asked)]
-        if sum(prod(map(len, piece.places)) for _, piece in pieces if piece is not None) < array.size:
+        covered = np.zeros(array.shape, bool)
+        for _, piece in pieces:
+            if piece is not None:
+                _put(covered, piece.places, True)
+        if not covered.all():
             raise SourceError(
                 f"{node.path!r} is a virtual dataset, and no source has some of the elements to be written"
             )

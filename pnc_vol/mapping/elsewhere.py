@@ -69,6 +69,12 @@ class Evenly(NamedTuple):
         first = self.start + number * self.stride
         return range(first, first + self.block)
 
+    def blocks_of(self, elements: Indices, count: int) -> list[int]:
+        """The numbers of those of the first blocks that have one of these elements, increasing."""
+        offset = np.asarray(elements, np.int64) - self.start
+        number = offset // self.stride
+        return np.unique(number[(offset >= 0) & (number < count) & (offset % self.stride < self.block)]).tolist()  # type: ignore[no-any-return]
+
     def indices(self, count: int) -> Indices:
         """Return the elements of the first blocks, increasing."""
         if self.block == 1 or count == 1:
@@ -298,8 +304,11 @@ def problem(source: SourceMapping, shape: Shape) -> str:
         return f"it is shown at {to.axes}, outside of a dataset of shape {shape}"
     if of.unlimited >= 0 > to.unlimited:
         return "the selection of the source has no limit, and that of the virtual dataset has one"
-    if source.is_numbered and "%b" not in source.file.replace("%%", "") + source.name.replace("%%", ""):
+    has_number = "%b" in source.file.replace("%%", "") + source.name.replace("%%", "")
+    if source.is_numbered and not has_number:
         return "an unlimited selection needs a source with an unlimited selection, or a name with %b"
+    if has_number and not source.is_numbered:
+        return "a name with %b needs an unlimited selection, and a source with a limited one"
     if prod(to.counts()) != prod(of.counts()):
         return f"the selections have a different number of elements: {prod(to.counts())} and {prod(of.counts())}"
     return ""

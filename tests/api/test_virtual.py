@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from same_results import same
 
 import pnc_vol
 from pnc_vol import plugins
-from pnc_vol.errors import NotYetError, SourceError
+from pnc_vol.api import linking
+from pnc_vol.errors import NotYetError, RangeError, SourceError
 
 U = pnc_vol.UNLIMITED
 CASES: dict[str, Callable[[Any, Path], Any]] = {}
@@ -210,6 +212,48 @@ def a_scalar(module: Any, folder: Path) -> Any:
     layout[()] = module.VirtualSource(str(folder / "a"), "row", (8,))[3]
     with module.File(folder / "v", "w") as f:
         return f.create_virtual_dataset("v", layout)[()]
+
+
+@case
+def blocks_and_percent_signs(module: Any, folder: Path) -> Any:
+    with module.File(folder / "50%b", "w") as f:
+        f["x%"] = [1, 2]
+    parts = [
+        (slice(0, 6), "a", "table", (6, 10), (slice(None), module.MultiBlockSlice(0, 4, 2, 2))),
+        ((6, slice(0, 2)), "50%%b", "x%%", (2,), None),
+    ]
+    with module.File(made(module, folder, (7, 4), "i8", parts, fillvalue=-1)) as f:
+        return [f["v"][()], f["v"].virtual_sources()[1].file_name[-5:]]
+
+
+@case
+def rows_and_texts_that_are_not_there(module: Any, folder: Path) -> Any:
+    with module.File(folder / "o", "w") as f:
+        f["texts"] = ["one", "two"]
+        rows = f.create_dataset("rows", (2,), module.vlen_dtype("i4"))
+        rows[0], rows[1] = [1, 2], [3]
+    told = []
+    for name, dtype in (("texts", module.string_dtype()), ("rows", module.vlen_dtype("i4"))):
+        with module.File(made(module, folder, (3,), dtype, [(slice(1, 3), "o", name, (2,), None)])) as f:
+            told.append([f["v"].fillvalue, [x if name == "texts" else (x.dtype, x.tolist()) for x in f["v"][()]]])
+    return told
+
+
+@case
+def what_is_no_source(module: Any, folder: Path) -> Any:
+    layout, told = module.VirtualLayout((2, 5), "i8"), []
+    with module.File(folder / "g", "w") as f:
+        f.create_group("group")
+    try:
+        layout[0:2] = module.VirtualSource("block-%b", "d", (2, 5))
+    except ValueError:
+        told.append("a number for no unlimited selection")
+    try:
+        with module.File(made(module, folder, (2,), "i8", [(slice(0, 2), "g", "group", (2,), None)])) as f:
+            f["v"][()]
+    except OSError:
+        told.append("a group")
+    return told
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -412,3 +456,92 @@ def test_fill_values_of_objects_are_as_in_h5py(tmp_path: Path) -> None:
             kinds = (module.vlen_dtype("i4"), module.ref_dtype, module.regionref_dtype, module.string_dtype())
             told.append([f.create_dataset(str(i), (2,), dtype).fillvalue for i, dtype in enumerate(kinds)])
     assert told[0] == told[1] == [None, None, None, b""]
+
+
+def test_threads_that_write_through_each_others_files_do_not_wait_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, other in ("ab", "ba"):
+        with pnc_vol.File(tmp_path / name, "w") as f:
+            f["x"] = np.zeros(3)
+            layout = pnc_vol.VirtualLayout((3,), "f8")
+            layout[:] = pnc_vol.VirtualSource(other, "x", (3,))
+            f.create_virtual_dataset("v", layout)
+    # Both have begun before either goes on.
+    begun, real = threading.Barrier(2), linking.open_other
+
+    def waits(*args: Any, **keywords: Any) -> Any:
+        begun.wait(10)
+        return real(*args, **keywords)
+
+    monkeypatch.setattr(linking, "open_other", waits)
+    with pnc_vol.File(tmp_path / "a", "r+") as a, pnc_vol.File(tmp_path / "b", "r+") as b:
+        threads = [
+            threading.Thread(target=f["v"].__setitem__, args=(..., number), daemon=True)
+            for number, f in ((1.0, a), (2.0, b))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        assert (a["x"][0], b["x"][0]) == (2.0, 1.0)
+
+
+def test_a_write_that_no_source_has_in_full_writes_nothing(tmp_path: Path) -> None:
+    sources(pnc_vol, tmp_path)
+    # As many elements as the dataset has, but of its first half only.
+    parts = [(slice(0, 3), "a", "row", (8,), slice(0, 3)), (slice(0, 3), "a", "row", (8,), slice(3, 6))]
+    with (
+        pnc_vol.File(made(pnc_vol, tmp_path, (6,), "i8", parts), "r+") as f,
+        pytest.raises(SourceError, match="no source"),
+    ):
+        f["v"][...] = 9
+    with pnc_vol.File(tmp_path / "a") as f:
+        assert f["row"][()].tolist() == list(range(8))
+
+
+def test_more_sources_than_files_may_be_open(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    layout = pnc_vol.VirtualLayout((150, 2), "i4")
+    for number in range(150):
+        with pnc_vol.File(tmp_path / f"s{number}", "w") as f:
+            f["x"] = np.full(2, number, "i4")
+        layout[number] = pnc_vol.VirtualSource(f"s{number}", "x", (2,))
+    numbered = pnc_vol.VirtualLayout((1, 2), "i4", maxshape=(None, 2))
+    numbered[0:U:1] = pnc_vol.VirtualSource("s%b", "x", (2,))
+    with pnc_vol.File(tmp_path / "v", "w") as f:
+        f.create_virtual_dataset("v", layout)
+        f.create_virtual_dataset("w", numbered)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 100, before[1]))
+    try:
+        with pnc_vol.File(tmp_path / "v") as f:
+            for name in ("v", "w"):
+                assert f[name][:, 1].tolist() == list(range(150))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_hostile_length_does_not_take_long(tmp_path: Path) -> None:
+    """A part far away makes the dataset long; the numbered blocks before it are not counted one by one."""
+    sources(pnc_vol, tmp_path)
+    layout = pnc_vol.VirtualLayout((1 << 50,), "i8", maxshape=(None,))
+    layout[(1 << 50) - 1] = pnc_vol.VirtualSource("a", "row", (8,))[7]
+    layout[0:U:1] = pnc_vol.VirtualSource("block-%b", "d", (5,))[2]
+    with pnc_vol.File(tmp_path / "v", "w") as f:
+        v = f.create_virtual_dataset("v", layout, fillvalue=-1)
+        assert v.shape == (1 << 50,)
+        assert v[1:5].tolist() == [1, 2, -1, -1]
+        assert v[-2:].tolist() == [-1, 7]
+
+
+def test_a_fill_value_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "v", "w") as f:
+        for value in (300, -1):
+            with pytest.raises(RangeError):
+                f.create_virtual_dataset("v", pnc_vol.VirtualLayout((3,), "u1"), fillvalue=value)
+        with pytest.raises(TypeError):
+            f.create_virtual_dataset("v", pnc_vol.VirtualLayout((3,), "i4"), fillvalue="x")
+        assert list(f) == []
+        assert f.create_virtual_dataset("v", pnc_vol.VirtualLayout((3,), "i4"), fillvalue=1.7)[0] == 1
