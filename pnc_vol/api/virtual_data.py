@@ -36,13 +36,15 @@ from pnc_vol.mapping.composite import conform
 from pnc_vol.mapping.dtypes import check_string_dtype, check_vlen_dtype
 from pnc_vol.mapping.elsewhere import Evenly, Indices, SourceMapping, common
 
-__all__ = ["current_shape", "read", "write"]
+__all__ = ["current_shape", "missing", "read", "write"]
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
 PIECE = 32 << 20
 """Bytes that are read of a source at a time."""
+MOST_NAMED = 10
+"""Missing sources that are named."""
 MOST_OPEN = 64
 """Files that are open at a time while sources are read; a process may not have more than some hundreds open."""
 
@@ -173,6 +175,21 @@ def current_shape(oid: DatasetID) -> Shape:
             if limit is not None:
                 shape[axis] = min(shape[axis], limit)
     return tuple(shape)
+
+
+def missing(oid: DatasetID) -> str:
+    """Return the sources that are not there, as one text, "" if all are; their elements read as the fill value.
+
+    A virtual dataset whose sources have numbers ends where the first number is missing, so none of those are.
+    """
+    node: Any = oid.node
+    with _Sources(oid, "r") as sources:
+        found = [
+            f"{one.name!r} in {one.file!r}"
+            for one in node.away.sources or ()
+            if not one.is_numbered and sources.dataset(_plain(one.file), _plain(one.name)) is None
+        ]
+    return ", ".join(found[:MOST_NAMED]) + (f" and {len(found) - MOST_NAMED} more" if found[MOST_NAMED:] else "")
 
 
 def _end(sources: _Sources, source: SourceMapping, axis: int) -> int:

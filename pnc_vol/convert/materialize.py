@@ -4,8 +4,9 @@ Knows: groups, datasets and links, through `api`. Does not know: how sources are
 
 Rules
 -----
-1. All values are read before anything is replaced; if that fails, the file stays as it was.
-2. A dataset keeps its name, its attributes, its scales and its hard links.
+1. Elements whose source is missing get the fill value, with a warning that names the sources.
+2. All values are read before anything is replaced; if that fails, the file stays as it was.
+3. A dataset keeps its name, its attributes, its scales and its hard links.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from pnc_vol.api.file import File
+from pnc_vol.api.virtual_data import missing
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.mapping.links import Hard, entries
+from pnc_vol.warn import warn_outside
 
 __all__ = ["elsewhere", "materialize"]
 
@@ -63,6 +66,8 @@ def materialize(source: File, target: File) -> int:
 
 
 def _copied(shown: Any, room: Any, name: str) -> Any:
+    if gone := missing(shown.id):
+        warn_outside(f"{shown.name}: the fill value stands for the values of sources that are missing: {gone}")
     made = room.create_dataset(name, shown.shape, shown.dtype, maxshape=_limits(shown), fillvalue=_fill(shown))
     for block in blocks(shown.shape, max(1, shown.dtype.itemsize), _BLOCK):
         made[block] = shown[block]

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.api.virtual_data import missing
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.copied_values import CopiedValues, create_attribute
 from pnc_vol.convert.inspect_hdf5 import outside
@@ -204,6 +205,8 @@ class Transfer:
         self.references.note(source, path)
         if source.shape is not None:
             self.values.total += source.size * source.dtype.itemsize
+        if not self.to_netcdf and source.is_virtual and (gone := missing(source.id)):
+            self.ledger.lose(path, "some values", f"their sources are missing: {gone}")
         if self.to_netcdf:
             details = inspect_hdf5.type_details(source.id.get_type(), source.dtype)
             copied = f"{there} (the values were copied)" if there else ""

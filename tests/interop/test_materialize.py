@@ -10,7 +10,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.convert.hdf5 import convert
-from pnc_vol.errors import SourceError
+from pnc_vol.errors import PncVolWarning, SourceError
 
 
 @pytest.fixture
@@ -67,6 +67,23 @@ def test_repack_makes_ordinary_datasets(shown: Path, tmp_path: Path, in_place: b
     (shown.parent / "source.nc").unlink()
     (shown.parent / "values.raw").unlink()
     check_ordinary(other)
+
+
+def test_missing_sources_are_named(tmp_path: Path) -> None:
+    layout = pnc_vol.VirtualLayout((13, 2), "i4")
+    for number in range(13):
+        layout[number] = pnc_vol.VirtualSource(f"s{number}.nc", "x", (2,))
+    with pnc_vol.File(tmp_path / "s0.nc", "w") as f:
+        f["x"] = [1, 2]
+    with pnc_vol.File(tmp_path / "v.nc", "w") as f:
+        f.create_virtual_dataset("v", layout, fillvalue=-1)
+    with pytest.warns(PncVolWarning, match=r"/v: the fill value .* 'x' in 's1\.nc', .* and 2 more"):
+        pnc_vol.repack(tmp_path / "v.nc", tmp_path / "all.nc", materialize=True)
+    with pnc_vol.File(tmp_path / "all.nc") as f:
+        assert f["v"][:2].tolist() == [[1, 2], [-1, -1]]
+    report = convert(tmp_path / "v.nc", tmp_path / "all.h5")
+    assert [(one.path, one.what) for one in report.lost] == [("/v", "some values")]
+    assert "'x' in 's10.nc'" in report.lost[0].why
 
 
 def test_other_programs_see_the_values(shown: Path, tmp_path: Path) -> None:
