@@ -56,7 +56,7 @@ def copy_into(
     with_attrs: bool,
 ) -> None:
     """Copy an object as `Group.copy` does; see there for the arguments and the errors."""
-    if not isinstance(source, (str, bytes, HLObject)) and is_foreign(source):
+    if is_foreign(source):
         copy_foreign(
             group,
             source,

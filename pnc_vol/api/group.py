@@ -192,7 +192,8 @@ class Group(Creating, Visiting):
             # first what is asked for most; links are asked for by classes that other classes can be registered with
             if self._made_plainly(session, name, None, None, obj) is not None:
                 return
-            if isinstance(obj, (HLObject, SoftLink, ExternalLink, np.dtype)):
+            # Of h5py's own objects, which pass for an HLObject, a link cannot be made: their values are written.
+            if HLObject in type(obj).__mro__ or isinstance(obj, (SoftLink, ExternalLink, np.dtype)):
                 _linking().make_link(self, name, obj)
                 return
             slot = paths.slot(self._node, name, "create link")

@@ -6,7 +6,7 @@ Rules
 -----
 1. Only a file that ours could not be is looked at again: opening any other file costs nothing more.
 2. What comes back are h5py's own objects. They pass ``isinstance`` of this package's classes, which is what programs
-   ask; `HLObject` stays for this package's own.
+   ask.
 3. Reading alone: an HDF5 file to be written is an error that says how to convert it.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from pnc_vol.api.arguments import is_file_object
 from pnc_vol.api.attrs import AttributeManager
-from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, SoftLink, class_of
+from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink, class_of
 from pnc_vol.disk.signature import HDF5, HDF5_SIGNATURE, kind_of
 from pnc_vol.mapping.references import Reference, RegionReference
 from pnc_vol.optional import is_patched, require_h5py
@@ -79,6 +79,7 @@ def open_as_is(name: Any, **options: Any) -> Any:
     """Do as `open_hdf5` does; h5py's objects pass ``isinstance`` of this package's classes from then on."""
     found = _h5py(name)
     for own, its in (
+        (HLObject, found.HLObject),
         (class_of("group"), found.Group), (class_of("file"), found.File), (class_of("dataset"), found.Dataset),
         (Datatype, found.Datatype), (AttributeManager, found.AttributeManager), (Reference, found.Reference),
         (RegionReference, found.RegionReference), (SoftLink, found.SoftLink), (ExternalLink, found.ExternalLink),

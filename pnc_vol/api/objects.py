@@ -78,7 +78,7 @@ def wrap(handle: Handle, node: Any) -> Any:
     return Datatype(TypeID(handle, node))
 
 
-class HLObject:
+class HLObject(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered)
     """A group, a dataset or a file.
 
     Parameters

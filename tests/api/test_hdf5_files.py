@@ -41,6 +41,7 @@ def test_what_comes_back_passes_for_ours(path: str) -> None:
         assert isinstance(f, pnc_vol.File)
         assert isinstance(f, pnc_vol.Group)
         assert isinstance(f["g/x"], pnc_vol.Dataset)
+        assert all(isinstance(one, pnc_vol.HLObject) for one in (f, f["g"], f["g/x"], f["kind"]))
         assert not isinstance(f["g"], pnc_vol.Dataset)
         assert isinstance(f["kind"], pnc_vol.Datatype)
         assert isinstance(f.get("soft", getlink=True), pnc_vol.SoftLink)
@@ -51,6 +52,12 @@ def test_what_comes_back_passes_for_ours(path: str) -> None:
         assert f["g/x"][2] == 2
     with pnc_vol.File(io.BytesIO(Path(path).read_bytes()), "r", hdf5="pass") as f:
         assert f["g/x"][2] == 2
+
+
+def test_values_of_its_datasets_are_written(path: str, tmp_path: Path) -> None:
+    with pnc_vol.File(path, hdf5="pass") as source, pnc_vol.File(tmp_path / "out.nc", "w") as f:
+        f["x"] = source["g/x"]
+        assert f["x"][()].tolist() == source["g/x"][()].tolist()
 
 
 def test_writing_one_and_a_subclass_stay_errors(path: str) -> None:
