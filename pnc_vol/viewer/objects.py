@@ -15,9 +15,10 @@ Rules
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -30,7 +31,7 @@ from h5grove.content import (
     ResolvedEntityContent,
     SoftLinkContent,
 )
-from h5grove.utils import PathError, hdf_path_join, parse_slice
+from h5grove.utils import PathError, get_type_metadata, hdf_path_join, parse_slice
 
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.mapping.dtypes import check_ref_dtype
@@ -43,6 +44,48 @@ VIEWS = ("//line/", "//map/")
 _STRING = h5py.string_dtype()
 _TROUBLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 """What h5py raises for a member that is there, and cannot be opened."""
+
+
+_MOST_COLUMNS = 256
+"""A compound of more is shown as it is, one element at a time."""
+
+
+class Column(NamedTuple):
+    """A field of a compound, or one element of a field that is an array or a compound.
+
+    name : str, such as ``"position[0]"`` or ``"star.mass"``.
+    dtype : dtype
+    place : tuple, a field and an index in its array for each level.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    place: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def of(self, values: Any) -> Any:
+        """The column of an array of compounds."""
+        for field, index in self.place:
+            values = values[field][(..., *index)]
+        return values
+
+
+def columns(dtype: np.dtype[Any], above: str = "", place: tuple[Any, ...] = ()) -> Iterator[Column]:
+    """The columns of a table of compounds: h5web has tables only of numbers and texts.
+
+    Examples
+    --------
+    >>> [column.name for column in columns(np.dtype([("id", "i4"), ("position", "f4", (2,))]))]
+    ['id', 'position[0]', 'position[1]']
+    """
+    for field in dtype.names or ():
+        element = dtype[field]
+        for index in np.ndindex(element.shape):
+            name = f"{above}{field}[{','.join(map(str, index))}]" if index else f"{above}{field}"
+            inner = (*place, (field, index))
+            if element.base.names:
+                yield from columns(element.base, f"{name}.", inner)
+            else:
+                yield Column(name, element.base, inner)
 
 
 def stored_type(dtype: np.dtype[Any]) -> Any:
@@ -135,15 +178,31 @@ class _Dataset:
 
 
 class _Described(DatasetContent):  # type: ignore[misc]
-    """A dataset of a file, with the names of its dimensions, which h5grove does not tell."""
+    """A dataset of a file, with the names of its dimensions, which h5grove does not have; `columns` of compounds."""
 
     def __init__(self, path: str, dataset: _Dataset, dimensions: list[str]) -> None:
         super().__init__(path, dataset)
         self._dimensions = dimensions
+        found = list(itertools.islice(columns(dataset.dtype), _MOST_COLUMNS + 1))
+        plain = len(found) == len(dataset.dtype.names or ())
+        self._columns = [] if plain or len(found) > _MOST_COLUMNS else found
+        self._row = np.dtype([(column.name, column.dtype) for column in self._columns])
 
     def metadata(self, depth: int = 1) -> Any:
         found = super().metadata(depth)
+        if self._columns:
+            found = {**found, "type": get_type_metadata(stored_type(self._row))}
         return {**found, "dimensions": self._dimensions} if any(self._dimensions) else found
+
+    def data(self, selection: Any = None, flatten: bool = False, dtype: str | None = "origin") -> Any:
+        values = super().data(selection, flatten, dtype)
+        if not self._columns or not isinstance(values, np.ndarray | np.void):
+            return values
+        table = np.asarray(values)
+        rows = np.empty(table.shape, self._row)
+        for column in self._columns:
+            rows[column.name] = column.of(table)
+        return rows[()]
 
 
 class _Datatype:
@@ -217,11 +276,14 @@ def _content(file: Any, path: str, obj: Any) -> EntityContent:
     if kind == "type":
         return DatatypeContent(path, _Datatype(obj, attrs))
     own = obj.id if inspect_hdf5.is_hdf5(obj) else None
-    dtype = _STRING if own is not None else obj.dtype
+    # h5grove asks the id of an object of h5py; there are types of HDF5 that numpy does not have
+    has_dtype = own is None or isinstance(own.get_type(), h5py.h5t.TypeCompoundID)
+    dtype = obj.dtype if has_dtype else _STRING
     # CDF has no chunks, and what `chunks` shows there of records and of options that were ignored would mislead.
     chunks = obj.chunks if own is not None else None
     names = [name_of(obj, number) for number in range(len(obj.shape or ()))]
-    return _Described(path, _Dataset(obj.shape, dtype, attrs, _reader(obj), oid=own, chunks=chunks), names)
+    dataset = _Dataset(obj.shape, dtype, attrs, _reader(obj), oid=own, chunks=chunks)
+    return _Described(path, dataset, names)
 
 
 def _member(file: Any, path: str) -> EntityContent:
@@ -267,7 +329,7 @@ def _members_of_view(dataset: Any, *, even: bool) -> Iterator[tuple[str, _Datase
     yield "values", _Dataset(dataset.shape, decoding.dtype, label, lambda at: decoding(_turned(dataset, turned, at)))
     for number, axis in enumerate(axes):
         values = np.arange(dataset.shape[number]) if axis.values is None else axis.values
-        attrs = _Texts(long_name=axis.label, **({"units": axis.units} if axis.units else {}))
+        attrs = _Texts(long_name=axis.label or f"D{number}", **({"units": axis.units} if axis.units else {}))
         yield f"axis{number}", _Dataset(values.shape, values.dtype, attrs, _reader(values))
 
 

@@ -130,6 +130,7 @@ def test_fields_names_of_axes_and_long_names(browser: Any, start: Any, tmp_path:
     long = "a_name_of_a_simulation_that_is_much_longer_than_the_tree_is_wide"
     with pnc_vol.File(tmp_path / "a.nc", "w") as f:
         f["rows"] = np.array([(1, 2.5), (3, 4.5)], dtype=[("station", "i4"), ("height", "f8")])
+        f["stars"] = np.array([(1, (2.5, 3.5))], dtype=[("number", "i4"), ("place", "f8", (2,))])
         f[f"{long}/{long}"] = np.arange(6.0).reshape(2, 3)
         f[f"{long}/{long}"].dims[0].label = "cell"
     page = browser.new_page()
@@ -147,5 +148,8 @@ def test_fields_names_of_axes_and_long_names(browser: Any, start: Any, tmp_path:
     assert names_of_buttons(page, "x") == ["cell", "D1"]
     page.get_by_role("treeitem", name="rows", exact=True).click()
     for field in ("station", "height"):
+        page.get_by_text(field, exact=True).wait_for()
+    page.get_by_role("treeitem", name="stars", exact=True).click()
+    for field in ("number", "place[0]", "place[1]"):
         page.get_by_text(field, exact=True).wait_for()
     page.close()

@@ -46,6 +46,32 @@ def twins(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
+def test_compounds_are_tables_also_where_a_field_is_an_array_or_a_compound(tmp_path: Path, ask: Any) -> None:
+    star = np.dtype([("mass", "f8"), ("name", "S3"), ("flag", "?")])
+    kind = np.dtype([("id", "i4"), ("place", "f4", (2,)), ("star", star), ("pairs", star, (1, 2))])
+    rows = np.zeros(3, kind)
+    rows["id"], rows["place"], rows["star"]["name"] = [1, 2, 3], [[0, 1], [2, 3], [4, 5]], [b"a", b"bc", b""]
+    rows["pairs"]["mass"] = np.arange(6).reshape(3, 1, 2)
+    names = ["id", "place[0]", "place[1]", "star.mass", "star.name", "star.flag"]
+    names += [f"pairs[0,{i}].{field}" for i in (0, 1) for field in ("mass", "name", "flag")]
+    for library, path in ((pnc_vol, tmp_path / "a.nc"), (h5py, tmp_path / "a.h5")):
+        with library.File(path, "w") as f:
+            f["rows"], f["one"] = rows, rows[1]
+            f["many"], f["plain"] = np.zeros(2, [("x", "f4", (300,))]), np.zeros((2, 3))
+        asked = ask(path)
+        for name in ("/rows", "/one"):
+            assert [one["name"] for one in asked.json("meta", path=name)["type"]["members"]] == names
+        told = asked.json("data", path="/rows", selection="1:")
+        assert told[0] == [2, 2.0, 3.0, 0.0, "bc", False, 2.0, "", False, 3.0, "", False]
+        assert [row[0] for row in told] == [2, 3]
+        assert asked.json("data", path="/one") == told[0]
+        assert asked.json("data", path="/rows", selection="1", flatten="true") == told[0]
+        # the axis of a dimension without a name is called as on the buttons
+        assert asked.json("attr", path="//line/plain/axis1")["long_name"] == "D1"
+        # of very many columns a table would be of no use
+        assert [one["name"] for one in asked.json("meta", path="/many")["type"]["members"]] == ["x"]
+
+
 def test_bytes_and_metadata_are_those_of_h5grove(twins: tuple[Path, Path], ask: Any) -> None:
     ours, theirs = twins
     asked, linked = ask(ours), ask(theirs)
