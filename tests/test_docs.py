@@ -172,6 +172,11 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_readme_is_no_list_of_links() -> None:
+    """A newcomer chooses among twelve at most; docs/index.md has all pages."""
+    assert len(re.findall(r"\]\(", (ROOT / "README.md").read_text())) <= 12
+
+
 def _dumps() -> SimpleNamespace:
     pytest.importorskip("sphinx", reason="sphinx is not installed (pip install 'pnc-vol[docs]')")
     return SimpleNamespace(**runpy.run_path(str(DOCS / "dumps.py")))
