@@ -241,7 +241,7 @@ def test_numbers_have_their_type() -> None:
 
 @pytest.mark.parametrize("event", SERIAL)
 def test_what_happens_to_some_programs(event: str) -> None:
-    step, states = (10, 10) if event in ("kill", "power") else (40, 3)
+    step, states = (5, 12) if event in ("kill", "power") else (40, 3)
     assert not failing(pairs(event)[::step], event, states)
 
 

@@ -17,7 +17,7 @@ from crash.examining import Broken, examine, examine_state, state, states_of
 from crash.promise import NO_FILE, Contents, broken, contents_of
 from crash.recording import RECORDED, UNCHANGING, Recorder
 from crash.running import Run, Scenario, fast_folder, record
-from crash.scenarios import SCENARIOS
+from crash.scenarios import SCENARIOS, SHAPES
 from crash.states import kill_points, power_failure
 
 from pnc_vol.testing.faults import CALLS
@@ -44,6 +44,12 @@ CASES = [
 def test_every_state_holds_what_is_promised(scenario: Scenario, kind: str, folder: str) -> None:
     recording = record(scenario, folder)
     assert examine(recording, kind, folder=folder, count=STATES, validator=validator()) > 2
+
+
+@pytest.mark.parametrize("way", ["plain", "blob", "cache"])
+def test_a_power_failure_after_plain_flushes_leaves_what_is_safe(way: str, folder: str) -> None:
+    recording = record(SCENARIOS[f"{way}: {', '.join(SHAPES)}"], folder)
+    assert examine(recording, "power", folder=folder, count=16) > 1
 
 
 @pytest.mark.nightly

@@ -105,6 +105,19 @@ def _with(name: str, index: Any, value: Any) -> Callable[[Contents], Contents]:
     return then
 
 
+def _resized(name: str, shape: tuple[int, ...]) -> Callable[[Contents], Contents]:
+    """The contents with a dataset of another shape."""
+
+    def then(before: Contents) -> Contents:
+        old = before.datasets[name]
+        made = np.zeros(shape, old.dtype)
+        common = tuple(slice(0, min(a, b)) for a, b in zip(shape, old.shape, strict=True))
+        made[common] = old[common]
+        return before.having({name: made})
+
+    return then
+
+
 def _append(f: Any) -> None:
     n = f["r"].shape[0]
     f["r"].resize(n + 3, axis=0)
@@ -114,10 +127,6 @@ def _append(f: Any) -> None:
 def _appended(before: Contents) -> Contents:
     old = before.datasets["r"]
     return before.having({"r": np.concatenate([old, np.full((3, 10), 7, "i4")])})
-
-
-def _fewer(before: Contents) -> Contents:
-    return before.having({"r": before.datasets["r"][:2]})
 
 
 def _attribute(key: str, value: Any) -> Act:
@@ -134,10 +143,13 @@ def _define(f: Any) -> None:
 ACTS: dict[str, Act] = {
     "data": Act(lambda f: f["a"].__setitem__(slice(5, 20), -1.0), _with("a", slice(5, 20), -1.0)),
     "append": Act(_append, _appended),
-    "fewer records": Act(lambda f: f["r"].resize(2, axis=0), _fewer),
+    "fewer records": Act(lambda f: f["r"].resize(2, axis=0), _resized("r", (2, 10))),
     "attribute": _attribute("note", "x" * 50),
     "long attribute": _attribute("much", np.arange(3000, dtype="i4")),
     "define": Act(_define, lambda before: before.having({"new": 2 * FIXED})),
     "ragged": Act(lambda f: f["v"].__setitem__(1, [30, 31]), _with("v", 1, (30, 31))),
+    "wider": Act(lambda f: f["z"].resize((14, 15)), _resized("z", (14, 15))),
+    "shrink": Act(lambda f: f["z"].resize((5, 12)), _resized("z", (5, 12))),
+    "shrink, second axis": Act(lambda f: f["z"].resize((12, 5)), _resized("z", (12, 5))),
     "string": Act(lambda f: f["t"].__setitem__(1, "a much longer string"), _with("t", 1, b"a much longer string")),
 }

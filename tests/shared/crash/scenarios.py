@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -112,6 +113,7 @@ WAYS: dict[str, Way] = {
     "blob, log": Way({"layout": "blob", "burst_buf": True, "burst_buf_sync": "flush"}, _IGNORED, synced=True),
     "blob, cache": Way({"layout": "blob", "hints": _CACHE}, {"recover": True}, held=True),
 }
+SHAPES = ("wider", "shrink", "shrink, second axis", "wider")
 FIXED_COURSE = ("data", "long attribute", "ragged", "string", "define")
 RECORD_COURSE = ("append", "fewer records", "long attribute", "append", "ragged")
 """Changes, each with a plain flush, of a file without records and of one with records."""
@@ -123,12 +125,14 @@ def storage(run: Run) -> Contents:
     return NO_FILE
 
 
-def late(name: str, way: Way, names: Sequence[str], *, records: bool) -> Scenario:
-    """A new file that gets its name at the close: a durable flush, and changes with plain flushes."""
+def after_durable(name: str, way: Way, publish: str, names: Sequence[str], *, records: bool) -> Scenario:
+    """A new file, a durable flush, and changes with plain flushes."""
+    late = publish == "close"
 
     def program(run: Run) -> None:
         contents = START if records else START_FIXED
-        f = run.open("w")
+        with nullcontext() if late else run.step(Contents(), "held" if way.held else "flush"):
+            f = run.open("w")
         with run.step(contents, "durable"):
             (fill_start if records else fill_fixed)(f)
             f.flush(durable=True)
@@ -141,12 +145,12 @@ def late(name: str, way: Way, names: Sequence[str], *, records: bool) -> Scenari
             f.close()
 
     return Scenario(
-        f"{name}, named at the close: {', '.join(names)}",
+        f"{name}{', named at the close' * late}: {', '.join(names)}",
         program,
         storage,
-        {**way.options, "publish": "close"},
+        {**way.options, "publish": publish},
         dict(way.recovery),
-        unnamed=True,
+        unnamed=late,
         unsynced=way.held,
     )
 
@@ -251,8 +255,9 @@ def _scenarios() -> Iterator[Scenario]:
     yield Scenario("convert over a file", converting, source_and_target)
     yield Scenario("file object", file_object, start)
     for name, way in WAYS.items():
-        yield late(name, way, FIXED_COURSE, records=False)
-        yield late(name, way, RECORD_COURSE, records=True)
+        yield after_durable(name, way, "close", FIXED_COURSE, records=False)
+        yield after_durable(name, way, "close", RECORD_COURSE, records=True)
+        yield after_durable(name, way, "create", SHAPES, records=False)
 
 
 SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in _scenarios()}
