@@ -198,7 +198,6 @@ NEEDS = {
     "tests/file/test_released.py::test_a_forgotten_file_whose_close_is_interrupted_loses_nothing[cache": "cache",
     "tests/file/test_released.py::test_a_rank_whose_close": "burst",
     "tests/file/test_unpublished.py::test_a_close_that_could_not_rename_is_tried_again[set": "blob",
-    "tests/layout/test_suite.py::TestRawFiles::test_a_cache": "cache",
     "tests/layout/test_suite.py::test_a_layout_that_nobody_registered": "blob",
     "tests/queue/test_requests.py::test_a_request_that_went_to_the_file_when_it_was_posted_is_done[True": "burst",
     "tests/queue/test_requests.py::test_subarrays_that_overlap_and_exceed_the_budget": "blob",

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from virtual_ranks import run
 
 import pnc_vol
 from pnc_vol.file.combinations import REFUSED
+from pnc_vol.layout.registry import register
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "combinations.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "combinations.md"
+sys.path.append(str(ROOT / "examples" / "plugin_layout"))
+from pnc_vol_rawfiles import RawFiles  # noqa: E402
 
 
 def test_the_page_is_the_table() -> None:
@@ -24,21 +30,45 @@ def test_the_page_is_the_table() -> None:
     assert lines == wanted
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "text"),
-    [
-        ({"layout": "hdf5blob", "burst_buf": True}, pnc_vol.DefinitionError, "cannot have a burst-buffer log"),
-        ({"layout": "hdf5blob", "store": "log"}, pnc_vol.DefinitionError, "cannot have a burst-buffer log"),
-        ({"layout": "hdf5blob", "durable": True}, pnc_vol.DefinitionError, "cannot have durable=True"),
-        ({"layout": "hdf5blob", "format": "CDF-2"}, ValueError, "64-bit maps, which CDF-2 cannot hold"),
-        ({"layout": "blob", "format": "CDF-1"}, ValueError, "64-bit maps, which CDF-1 cannot hold"),
-    ],
-)
+CASES: list[tuple[int, dict[str, Any]]] = [
+    (0, {"layout": "rawfiles"}),
+    (1, {"layout": "rawfiles", "burst_buf": True}),
+    (1, {"layout": "rawfiles", "store": "log"}),
+    (2, {"layout": "rawfiles", "hints": {"e10_cache_path": "."}}),
+    (2, {"layout": "rawfiles", "driver": "cache(path=.) | posix"}),
+    (3, {"layout": "hdf5blob", "burst_buf": True}),
+    (3, {"layout": "hdf5blob", "store": "log"}),
+    (4, {"layout": "hdf5blob", "durable": True}),
+    (5, {"layout": "hdf5blob", "format": "CDF-2"}),
+    (5, {"layout": "blob", "format": "CDF-1"}),
+    (6, {"layout": "rawfiles", "publish": "close"}),
+]
+"""By the line of the table, what an opening is given."""
+
+
 @pytest.mark.parametrize("mode", ["w", "a", "x"])
-def test_what_is_refused(tmp_path: Path, mode: str, given: dict[str, Any], error: type[Exception], text: str) -> None:
-    with pytest.raises(error, match=text):
-        pnc_vol.File(tmp_path / "x.nc", mode, **given)
+@pytest.mark.parametrize(("line", "given"), CASES)
+def test_what_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, line: int, given: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    register("rawfiles", RawFiles)
+    refused = REFUSED[line]
+    text = refused.text.format(layout=given["layout"], version=given.get("format", "")[-1:])
+
+    def opened(comm: Any) -> str:
+        with pytest.raises(refused.error, match=re.escape(text)) as caught:
+            pnc_vol.File("x.nc", mode, **given, **({} if comm is None else {"comm": comm, "driver": "posix"}))
+        return str(caught.value)
+
+    # no more than is given is refused: one line of the table is about ranks
+    told = run(2, opened) if line == 0 else [opened(None)]
+    assert len(set(told)) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_every_line_of_the_table_is_tried() -> None:
+    assert {line for line, _ in CASES} == set(range(len(REFUSED)))
 
 
 def test_a_file_that_exists_is_opened_as_what_it_is(tmp_path: Path) -> None:

@@ -47,17 +47,7 @@ class TestRawFiles(LayoutSuite):
             f.flush(durable=True)
             assert f.statistics()["driver"]["subfiles.open"] == 2
 
-    def test_a_log_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="'rawfiles' cannot have a burst buffer log"):
-            self.open("w", burst_buf=True)
-
-    def test_a_cache_is_refused(self, tmp_path: pathlib.Path) -> None:
-        for given in ({"hints": {"e10_cache_path": str(tmp_path)}}, {"driver": f"cache(path={tmp_path}) | posix"}):
-            with pytest.raises(ValueError, match="'rawfiles' cannot have a node-local cache"):
-                self.open("w", **given)
-        assert list(tmp_path.iterdir()) == []
-
-    def test_a_file_that_has_its_name_at_the_close_is_refused(self, tmp_path: pathlib.Path) -> None:
+    def test_a_file_that_is_there_stays_where_another_one_is_refused(self) -> None:
         with self.open("w") as f:
             f["x"] = [1, 2]
         with pytest.raises(ValueError, match="'rawfiles' cannot have publish='close'"):
