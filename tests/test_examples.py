@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from other_process import fresh
 from programs import assert_valid, generated
 
 import pnc_vol
@@ -103,16 +105,18 @@ def heat(n: int, steps: int, every: int) -> np.ndarray:
     return np.array(records)
 
 
+def heat_alone(folder: str) -> None:
+    os.chdir(folder)
+    sys.modules["mpi4py"] = None  # type: ignore[assignment]
+    sys.argv = [str(EXAMPLES / "03_heat_mpi.py"), "heat.nc", *map(str, HEAT)]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
 @pytest.fixture(scope="module")
 def serial_heat(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one process without mpi4py writes."""
     folder = tmp_path_factory.mktemp("heat")
-    script = str(EXAMPLES / "03_heat_mpi.py")
-    alone = (
-        f"import sys, runpy; sys.modules['mpi4py'] = None; "
-        f"sys.argv = {[script, 'heat.nc', *map(str, HEAT)]!r}; runpy.run_path({script!r}, run_name='__main__')"
-    )
-    done = subprocess.run([sys.executable, "-c", alone], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = fresh(heat_alone, folder)
     assert done.returncode == 0, done.stderr
     assert "13 records of 20 x 20 cells" in done.stdout
     return folder / "heat.nc"

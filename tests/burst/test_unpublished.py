@@ -66,7 +66,7 @@ def test_a_log_is_found_by_the_temporary_name(
         with pnc_vol.File(work, "r+", recover=True):
             pass
     elif how == "command":
-        command = [sys.executable, "-c", "from pnc_vol.cli.main import main; main()", "replay", work.name]
+        command = [sys.executable, "-m", "pnc_vol.cli", "replay", work.name]
         told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert "1 requests of 1 log replayed" in told
     else:
