@@ -14,8 +14,9 @@ Rules
 2. A journal counts only while the header is *torn*: some of its bytes are the old ones and some the new ones. If the
    header is the old one or the new one, whole, the journal says nothing that is not true already. So one that comes
    back after a power failure, because its removal was not on stable storage yet, changes nothing. So no number of the
-   generation is needed, which would have to be in the file, where other programs look, or in a second journal; nor is
-   a sync of the folder after the removal.
+   generation is needed, which would have to be in the file, where other programs look, or in a second journal. The
+   folder is synced after the removal only before a durable flush returns that has changed the header again without a
+   journal: with a value that it had before, such a header looks torn.
 3. The number of records plays no part in this comparison: it is also written by itself, without a journal, before and
    after the header was replaced. Only if it belongs to the other header than the rest does, the header is torn.
 4. A journal is believed if it is a regular file on the file's device, of the file's owner, of the user of this process

@@ -78,6 +78,8 @@ class Location:
         """A header that is being replaced, and how the file is synced."""
         self._journal = "", ""
         """A path, and the name of its journal: found once for many headers."""
+        self._may_return = False
+        """A journal was removed that a power failure can bring back, since the folder was not synced behind that."""
         self._origin: Key | None = None
         """The file of which this is a new layout, if somebody can find that."""
         self._kept = False
@@ -406,7 +408,7 @@ class Location:
             sync()
         with suppress(FileNotFoundError):  # an interruption came after it had gone
             self.system.unlink(self._journal[1])
-        self._torn = None
+        self._torn, self._may_return = None, sync is not None
 
     def sync_data(self) -> None:
         """Bring what is in the file to stable storage, by the descriptor that rank 0 holds; on rank 0.
@@ -424,13 +426,16 @@ class Location:
             raise SyncError(error.errno, f"{self.path}: {error.strerror}") from error
 
     def restore_header(self, driver: Driver) -> None:
-        """Put back the header that a failed replacement may have left half done; nothing to do otherwise.
+        """Put back, before the next header, the one that a failed replacement may have left half done.
 
         Raises
         ------
         OSError
             The journal is kept, for the next attempt or the next open.
         """
+        if self._may_return:
+            # To the next header it may seem torn. A new journal takes its name; without one the folder is synced again.
+            self._named_for_good = self._may_return = False
         if self._torn is not None and not exists(self.system, self._journal[1]):
             self._torn = None  # an interruption came after it had gone: the header is whole
         if self._torn is not None:

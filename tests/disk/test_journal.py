@@ -65,6 +65,23 @@ def test_a_journal_that_comes_back_changes_nothing(path: pathlib.Path) -> None:
         assert not journal.exists()
 
 
+def test_a_header_that_has_an_old_value_again_is_not_torn(path: pathlib.Path) -> None:
+    """Of two attributes that changed with a journal one gets its old value, without one: no journal may come back."""
+    system = TraceSystem()
+    with pnc_vol.File(path, "w", system=system, header_reserve=4096) as f:
+        f["x"] = [1, 2]
+        for i, (a, b) in enumerate([(0, 1), (5, 2), (5, 1)]):
+            f.attrs["a"], f.attrs["b"] = np.arange(10) + a, b
+            f.flush(durable=True)
+            assert len(system.matching(name="unlink", path=str(journal_of(path)), result=None)) == min(i + 1, 2)
+        (*_, removal) = system.matching(name="unlink", path=str(journal_of(path)), result=None)
+        folders = system.matching(name="fsync_dir", path=str(path.parent))
+        assert removal.number < folders[-1].number
+        f["x"][0] = 3
+        f.flush(durable=True)
+        assert len(system.matching(name="fsync_dir")) == len(folders), "once is enough"
+
+
 @pytest.mark.parametrize("count", [3, 7, 8])
 def test_a_torn_header_is_completed_whatever_count_it_has(path: pathlib.Path, count: int) -> None:
     """A count that was written by itself may or may not be on stable storage when the header is replaced."""
