@@ -60,19 +60,8 @@ class CacheHints:
         >>> CacheHints("enable", "/nvm").in_force()["e10_cache_threads"]
         '1'
         """
-        return {hint: _as_text(getattr(self, name)) for name, hint in _HINTS.items()}
+        return {hint: _as_text(getattr(self, name)) for name, (hint, _) in _TABLE.items()}
 
-
-_HINTS = {
-    "mode": "e10_cache",
-    "path": "e10_cache_path",
-    "flush": "e10_cache_flush_flag",
-    "discard": "e10_cache_discard_flag",
-    "threads": "e10_cache_threads",
-    "copy_size": "ind_wr_buffer_size",
-    "capacity": "pnc_cache_capacity",
-    "in_flight": "pnc_cache_in_flight",
-}
 
 _FLAGS: dict[str, bool] = {"enable": True, "true": True, "1": True, "disable": False, "false": False, "0": False}
 
@@ -106,13 +95,13 @@ def cache_hints(
     >>> cache_hints({"cb_nodes": "2"}).mode
     'disable'
     """
-    given = {name: (hint, hints[hint]) for name, hint in _HINTS.items() if hint in hints}
+    given = {name: (hint, hints[hint]) for name, (hint, _) in _TABLE.items() if hint in hints}
     for name, value in (options or {}).items():
-        if name not in _HINTS:
+        if name not in _TABLE:
             known = ", ".join(field.name for field in fields(CacheHints))
             raise TypeError(f"got an unexpected keyword argument {name!r}; known: {known}")
         given[name] = f"{name} of the driver 'cache'", value
-    found = {name: _PARSERS[name](hint, value) for name, (hint, value) in given.items()}
+    found = {name: _TABLE[name][1](hint, value) for name, (hint, value) in given.items()}
     path = str(found.get("path", ""))
     mode: Mode = cast("Mode", found.get("mode") or ("enable" if path or named else "disable"))
     if mode != "disable" and not path:
@@ -162,22 +151,23 @@ def _number(least: int, unit: str) -> Callable[[str, Any], int]:
     return parse
 
 
-_PARSERS: dict[str, Callable[[str, Any], Any]] = {
-    "mode": _mode,
-    "path": lambda hint, value: str(value),
-    "flush": _word("flush_immediate", "flush_onclose", "flush_none"),
-    "discard": _flag,
-    "threads": _number(1, "threads"),
-    "copy_size": _number(1, "bytes"),
-    "capacity": _number(0, "bytes"),
-    "in_flight": _number(0, "bytes"),
+_TABLE: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "mode": ("e10_cache", _mode),
+    "path": ("e10_cache_path", lambda hint, value: str(value)),
+    "flush": ("e10_cache_flush_flag", _word("flush_immediate", "flush_onclose", "flush_none")),
+    "discard": ("e10_cache_discard_flag", _flag),
+    "threads": ("e10_cache_threads", _number(1, "threads")),
+    "copy_size": ("ind_wr_buffer_size", _number(1, "bytes")),
+    "capacity": ("pnc_cache_capacity", _number(0, "bytes")),
+    "in_flight": ("pnc_cache_in_flight", _number(0, "bytes")),
 }
+"""For each field of `CacheHints` its hint, and what checks and reads a value of it."""
 
 
 class _Hinted:
     """See `drivers.stack.Hinted`."""
 
-    checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {hint: _PARSERS[name] for name, hint in _HINTS.items()}
+    checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = dict(_TABLE.values())
     when_off: ClassVar[dict[str, str]] = {"e10_cache": "disable"}
 
     @staticmethod
