@@ -98,14 +98,7 @@ def open_set(opening: Opening) -> Any:
     except BaseException as error:
         _give_up(members, opened[len(members) :], error)
         raise
-    driver = SetDriver(
-        path,
-        stack_of_others(options, writable=writable),
-        context_of(options, comm, writable=writable),
-        {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
-    )
-    for number, name in enumerate(names):
-        driver.moved(number, name)
+    driver = _driver_of(opening, members, names)
     if created:
         _note_replaced(opened, stale, comm)
     files = SubfileSet(
@@ -132,6 +125,20 @@ def open_set(opening: Opening) -> Any:
     if created and options.publish == "create":
         _name_set(session, members, system)
     return session
+
+
+def _driver_of(opening: Opening, members: Sequence[Member], names: Sequence[str]) -> SetDriver:
+    """Make the driver of a set's addresses; `names` are those of subfiles, by number, that are not renamed yet."""
+    options, writable = opening.options, opening.writable
+    driver = SetDriver(
+        opening.path,
+        stack_of_others(options, writable=writable),
+        context_of(options, opening.comm, writable=writable),
+        {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
+    )
+    for number, name in enumerate(names):
+        driver.moved(number, name)
+    return driver
 
 
 def _name_set(session: Any, members: list[Member], system: System) -> None:

@@ -185,6 +185,20 @@ class SubfileSet(BlobSet[BlobFiles]):
 
     # ------------------------------------------------------------------------------------------- flush
 
+    def _agree_on_maps(self, session: Session, layout: BlobLayout, batches: list[Batch]) -> Agreed:
+        """Agree which map each variable gets, and bring older data of these elements to the files (collective)."""
+        new = self.agree(session, layout.header, layout.uids, PostedRuns(batches))
+        self._decided = self._decided.followed_by(new, layout.uids)
+        for member in self.members:
+            member.sizes += (MapSizes.of(self._part(member, made)) for made in new.maps.values())
+        self.driver.in_files, self.driver.direct = lambda: EMPTY, [] if self.holds_back else None
+        crosses, self._crossed = self._crossed or new.crosses, new.crosses
+        if new.other_subfiles or crosses:
+            # A rank of another subfile writes round the caches of this subfile's ranks, which may still hold older data
+            # for the same place and would write them later. Two caches with the same elements would write in any order.
+            self.drain("flush drain")
+        return new
+
     def flush(
         self,
         session: Session,
@@ -201,16 +215,8 @@ class SubfileSet(BlobSet[BlobFiles]):
         assert isinstance(layout, BlobLayout)
         nodes = session.defs.tree.datasets
         canonical, uids = layout.header, layout.uids
-        new = self.agree(session, canonical, uids, PostedRuns(batches))
-        decided = self._decided = self._decided.followed_by(new, uids)
-        for member in self.members:
-            member.sizes += (MapSizes.of(self._part(member, made)) for made in new.maps.values())
-        self.driver.in_files, self.driver.direct = lambda: EMPTY, [] if self.holds_back else None
-        crosses, self._crossed = self._crossed or new.crosses, new.crosses
-        if new.other_subfiles or crosses:
-            # A rank of another subfile writes round the caches of this subfile's ranks, which may still hold older data
-            # for the same place and would write them later. Two caches with the same elements would write in any order.
-            self.drain("flush drain")
+        new = self._agree_on_maps(session, layout, batches)
+        decided = self._decided
         # Records that a resize dropped may still be in the subfiles: the inner layouts overwrite them with fill values.
         lost, layout.lost_records = layout.lost_records, {}
         names = blob_names(canonical, uids, [self.files.assigned[uid] for uid in uids])

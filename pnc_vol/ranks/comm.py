@@ -146,7 +146,7 @@ class Comm:
         return dict(parcels)
 
     def errors_shared(self) -> AbstractContextManager[None]:
-        """Return what fails inside on one rank is raised on all, at the call that the others come to next.
+        """Return a context in which an error of one rank is raised on all, at the call that the others come to next.
 
         Inside stands a part of a collective call after which every rank comes to another one. An error that all ranks
         raise already passes through.
