@@ -156,7 +156,7 @@ def _with_number(name: str, number: int) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name without a number; ``%%`` is a percent sign, as in HDF5."""
+    """Return a name without a number; ``%%`` is a percent sign, as in HDF5."""
     return name.replace("%%", "%")
 
 

@@ -73,13 +73,12 @@ class Location:
         self.kept_as = kept_as
         self.replaces = False
         self.key: tuple[int, int] | None = None
-        self._named_for_good = False
+        self._folder = "unsynced"
+        """Whether the name is on stable storage: "synced", or "journal removed": a power failure can bring that back."""
         self._torn: tuple[bytes, Callable[[], None] | None] | None = None
         """A header that is being replaced, and how the file is synced."""
         self._journal = "", ""
         """A path, and the name of its journal: found once for many headers."""
-        self._may_return = False
-        """A journal was removed that a power failure can bring back, since the folder was not synced behind that."""
         self._origin: Key | None = None
         """The file of which this is a new layout, if somebody can find that."""
         self._kept = False
@@ -189,7 +188,7 @@ class Location:
                 else:
                     self.held.may_replace(self.path)
                     self._rename(self.path)
-                self.exclusive = self._named_for_good = False
+                self.exclusive, self._folder = False, "unsynced"
                 if self.takes_over:
                     with suppress(OSError):
                         self.system.unlink(self.kept_as)
@@ -218,9 +217,9 @@ class Location:
                 raise
 
     def _name_for_good(self, *, durable: bool) -> None:
-        if durable and not self._named_for_good and self._there() is not None:
+        if durable and self._folder == "unsynced" and self._there() is not None:
             self.system.fsync_dir(os.path.dirname(self.work) or ".")
-            self._named_for_good = True
+            self._folder = "synced"
 
     def note_published(self) -> None:
         """The file has its name: on the ranks that did not publish it, too."""
@@ -244,7 +243,7 @@ class Location:
             if self.takes_over:
                 self._rename(self.kept_as)
                 self.held.drop(self._origin)
-                self._origin, self._named_for_good = None, False
+                self._origin, self._folder = None, "unsynced"
             self.note_kept()
             self._name_for_good(durable=durable)
 
@@ -398,7 +397,7 @@ class Location:
             content = content_of(there.st_ino, old, new, parts)
             write_journal(self.system, self._journal[1], content, mode, durable=sync is not None)
             if sync is not None:
-                self._named_for_good = True
+                self._folder = "synced"
         self._torn = old, sync
         return True
 
@@ -408,7 +407,9 @@ class Location:
             sync()
         with suppress(FileNotFoundError):  # an interruption came after it had gone
             self.system.unlink(self._journal[1])
-        self._torn, self._may_return = None, sync is not None
+        self._torn = None
+        if sync is not None and self._folder == "synced":
+            self._folder = "journal removed"
 
     def sync_data(self) -> None:
         """Bring what is in the file to stable storage, by the descriptor that rank 0 holds; on rank 0.
@@ -433,9 +434,9 @@ class Location:
         OSError
             The journal is kept, for the next attempt or the next open.
         """
-        if self._may_return:
+        if self._folder == "journal removed":
             # To the next header it may seem torn. A new journal takes its name; without one the folder is synced again.
-            self._named_for_good = self._may_return = False
+            self._folder = "unsynced"
         if self._torn is not None and not exists(self.system, self._journal[1]):
             self._torn = None  # an interruption came after it had gone: the header is whole
         if self._torn is not None:

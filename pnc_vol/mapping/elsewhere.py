@@ -70,7 +70,7 @@ class Evenly(NamedTuple):
         return range(first, first + self.block)
 
     def blocks_of(self, elements: Indices, count: int) -> list[int]:
-        """The numbers of those of the first blocks that have one of these elements, increasing."""
+        """Return the numbers of those of the first blocks that have one of these elements, increasing."""
         offset = np.asarray(elements, np.int64) - self.start
         number = offset // self.stride
         return np.unique(number[(offset >= 0) & (number < count) & (offset % self.stride < self.block)]).tolist()  # type: ignore[no-any-return]

@@ -63,14 +63,14 @@ class Column(NamedTuple):
     place: tuple[tuple[str, tuple[int, ...]], ...]
 
     def of(self, values: Any) -> Any:
-        """The column of an array of compounds."""
+        """Return the column of an array of compounds."""
         for field, index in self.place:
             values = values[field][(..., *index)]
         return values
 
 
 def columns(dtype: np.dtype[Any], above: str = "", place: tuple[Any, ...] = ()) -> Iterator[Column]:
-    """The columns of a table of compounds: h5web has tables only of numbers and texts.
+    """Yield the columns of a table of compounds: h5web has tables only of numbers and texts.
 
     Examples
     --------
