@@ -74,7 +74,7 @@ class Location:
         self.replaces = False
         self.key: tuple[int, int] | None = None
         self._folder = "unsynced"
-        """Whether the name is on stable storage: "synced", or "journal removed": a power failure can bring that back."""
+        """Whether the name is on stable storage: "synced", or "journal removed", which a power failure undoes."""
         self._torn: tuple[bytes, Callable[[], None] | None] | None = None
         """A header that is being replaced, and how the file is synced."""
         self._journal = "", ""
