@@ -195,10 +195,11 @@ class Held:
         if key not in self.fds:
             return
         # of a descriptor that was closed, after an interruption, another file may have the number, and a lock
-        if self.locking is not False and _OFD and is_open(self.fds[key]):
-            _quietly(self.system.record_lock, self.fds[key], fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK))
-        elif self.locking is not False:
-            _quietly(self.system.flock, self.fds[key], fcntl.LOCK_UN)
+        if self.locking is not False and is_open(self.fds[key]):
+            if _OFD:
+                _quietly(self.system.record_lock, self.fds[key], fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK))
+            else:
+                _quietly(self.system.flock, self.fds[key], fcntl.LOCK_UN)
         # Ctrl-C before it was closed leaves the descriptor to the next call.
         _quietly(self.system.close, self.fds[key])
         del self.fds[key]

@@ -373,7 +373,13 @@ def test_a_descriptor_that_was_closed_unlocks_no_other_file(tmp_path: pathlib.Pa
     assert int(second) == int(first)
     later.lock(second)
     later.keep(second)
+    # a log is locked in this way, also where there are open file description locks
+    REAL.flock(second)
     held.release()
     with pytest.raises(LockedError):
         Held(REAL, "another", None).take(str(tmp_path / "second"))
+    third = REAL.open(tmp_path / "second", os.O_RDWR)
+    with pytest.raises(BlockingIOError):
+        REAL.flock(third)
+    REAL.close(third)
     later.release()
