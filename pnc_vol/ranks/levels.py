@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.interruptions import is_interruption
 from pnc_vol.ranks.comm import Traffic
 from pnc_vol.ranks.waiting import TimedWait
 
@@ -75,8 +74,7 @@ class Levels:
             self._calls.begin(operation)
             yield
         except BaseException as error:
-            if is_interruption(error):
-                self._calls.leave(f"{operation} was cut short by {type(error).__name__}", inside=True)
+            self._calls.leave_if_interrupted(operation, error)
             raise
         self._calls.completed()
 

@@ -29,7 +29,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol import errors
-from pnc_vol.interruptions import is_interruption
 from pnc_vol.ranks.codec import decoded, encoded
 from pnc_vol.ranks.comm import Comm, Join
 from pnc_vol.ranks.errors import error_of, joined_outcomes, merged, mismatch, outcome_of
@@ -94,8 +93,8 @@ def _uncut(verb: Callable[P, T]) -> Callable[P, T]:
             return verb(*args, **kwargs)
         except BaseException as error:
             comm: Any = args[0]
-            if is_interruption(error) and not comm.in_step(error):
-                comm._calls.leave(f"its collective call was cut short by {type(error).__name__}", inside=True)
+            if not comm.in_step(error):
+                comm._calls.leave_if_interrupted("its collective call", error)
             raise
 
     return whole

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from pnc_vol import errors
+from pnc_vol.interruptions import is_interruption
 from pnc_vol.ranks.errors import ranks_text
 
 __all__ = ["NOTES", "Arrival", "Consensus", "TimedWait", "patiently"]
@@ -240,6 +241,11 @@ class TimedWait:
             last = self.sequence - 1 if inside else self._completed
             note = _LEFT.pack(self.mpi.rank, last) + reason.encode(errors="replace")
             self._say(note[:_LONGEST_NOTE], _TAG_LEFT, self.neighbours())
+
+    def leave_if_interrupted(self, call: str, error: BaseException) -> None:
+        """Leave if `error`, Ctrl-C or no memory, has cut short the collective call that this rank began last."""
+        if is_interruption(error):
+            self.leave(f"{call} was cut short by {type(error).__name__}", inside=True)
 
     def part(self, values: Sequence[int], patience: float) -> list[int] | None:
         """Return the least of each of these numbers of all ranks; None: not all ranks are here within `patience`
