@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import under_patch
 from other_process import fresh
-from record_locks import OFD
+from this_system import OFD
 
 import pnc_vol
 from pnc_vol.errors import MissingPackageError, NotCDFError, NotFoundError

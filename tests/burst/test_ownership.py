@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kills import Ending, killed_job
+from this_system import needs_attributes
 
 import pnc_vol
 from pnc_vol.errors import LogRefusedError, PncVolWarning
@@ -228,12 +229,14 @@ def test_a_file_that_was_changed_since_is_refused(tmp_path: pathlib.Path, system
     assert content(path) == [5, 0, 9]
 
 
+@needs_attributes
 def test_a_file_without_a_log_has_no_identity(tmp_path: pathlib.Path) -> None:
     with pnc_vol.File(tmp_path / "x.nc", "w") as f:
         f["x"] = [1]
     assert os.listxattr(tmp_path / "x.nc") == []
 
 
+@needs_attributes
 def test_an_identity_is_as_safe_as_the_log(tmp_path: pathlib.Path) -> None:
     """With ``burst_buf_sync`` it is synced before the first post; it costs two calls."""
     for sync in ("none", "each"):

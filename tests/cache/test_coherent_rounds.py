@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record_locks import needs_record_locks
+from this_system import needs_record_locks
 
 import pnc_vol
 from pnc_vol.testing.faults import HookedSystem

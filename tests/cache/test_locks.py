@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
-from record_locks import needs_record_locks
+from this_system import needs_record_locks
 
 from pnc_vol.cache.locks import RangeLocks
 from pnc_vol.cache.watch import Watch

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kills import ended, forked, kill_after
 from other_process import fresh
-from record_locks import needs_record_locks
+from this_system import needs_record_locks
 
 from pnc_vol.errors import ForkedFileError, PncVolWarning
 from pnc_vol.testing.driver_suite import Driver, Extents, Model, extents_of, open_stack

@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 import pytest
 from other_process import Other
-from record_locks import LOCK, OFD
+from this_system import LOCK, OFD
 from torn_headers import journal_of
 
 import pnc_vol

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from record_locks import LOCK
+from this_system import LOCK
 
 import pnc_vol
 from pnc_vol.testing.faults import TraceSystem

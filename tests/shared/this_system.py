@@ -1,0 +1,18 @@
+"""What this system has of what not every system has; see `docs/develop/systems.md`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+import pytest
+
+__all__ = ["ATTRIBUTES", "LOCK", "OFD", "needs_attributes", "needs_record_locks"]
+
+OFD = hasattr(fcntl, "F_OFD_SETLK")
+LOCK = "record_lock" if OFD else "flock"
+"""The call by which a writer locks its file."""
+ATTRIBUTES = hasattr(os, "setxattr")
+
+needs_record_locks = pytest.mark.skipif(not OFD, reason="this system has no open file description locks")
+needs_attributes = pytest.mark.skipif(not ATTRIBUTES, reason="this system has no extended attributes")
