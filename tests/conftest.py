@@ -180,6 +180,7 @@ SWEEPS = {
 # Tests of the core that need a plug-in; those in the folder of a plug-in all do. `.ci/seams` runs the rest without any.
 NEEDS = {
     "tests/api/test_opened_twice.py::test_a_set": "blob",
+    "tests/api/test_virtual.py::test_other_layouts_have_no_virtual_datasets": "blob",
     "tests/api/test_virtual.py::test_subfiles_have_no": "blob",
     "tests/engine/test_engine.py": "burst",
     "tests/engine/test_mutants.py": "burst",
@@ -194,6 +195,8 @@ NEEDS = {
     "tests/file/test_durable.py::test_a_file_over_another": "burst",
     "tests/file/test_durable.py::test_a_log": "burst",
     "tests/file/test_interrupted.py::test_an_act_into_which_ctrl_c_comes[log": "burst",
+    "tests/file/test_interrupted.py::test_nothing_is_left_over[25-opened-log": "burst",
+    "tests/file/test_interrupted.py::test_nothing_is_left_over[25-relaid-log": "burst",
     "tests/file/test_released.py::test_a_close_that_is_interrupted_while_a_log": "burst",
     "tests/file/test_released.py::test_a_forgotten_file_whose_close_is_interrupted_loses_nothing[cache": "cache",
     "tests/file/test_released.py::test_a_rank_whose_close": "burst",

@@ -114,7 +114,7 @@ def check(given: Given, from_file: HintFile | None = None) -> tuple[Handle, Open
         text = "swmr=True only affects read ('r') mode. To write, set f.swmr_mode = True after opening the file."
         warn_outside(text)
     swmr = bool(h5.get("swmr")) and mode == "r"
-    handle = Handle(given, path, shown, libver, real=real, folder=os.path.dirname(named), swmr=swmr)
+    handle = Handle(given, path, shown, libver, real=real, named=named, swmr=swmr)
     return handle, Opening(path, mode, resolved, real=real, target=target)
 
 

@@ -77,8 +77,8 @@ class Handle:
     driver : str, the word given for the driver.
     libver : tuple of two str.
     real : str, the path without links; "" if there is no file.
-    folder : str, the folder of the name that was given, without links, even if the file is in memory; "" if an object
-        or an address was given in place of a name.
+    named : str, the path without links that was given, even if the file is in memory; "" if an object or an address was
+        given in place of a name.
     given : Given, the arguments of `File`, so that a pickle can open the file again.
     collective : dict of uid to int, how many ``with ds.collective:`` are active.
     writable : bool, False for a handle that was opened for reading, though another one may write.
@@ -87,13 +87,13 @@ class Handle:
     """
 
     def __init__(
-        self, given: Given, filename: str, driver: str, libver: tuple[str, str], *, real: str, folder: str, swmr: bool
+        self, given: Given, filename: str, driver: str, libver: tuple[str, str], *, real: str, named: str, swmr: bool
     ) -> None:
         self.given = given.without_objects()
         self.filename = filename
         self.driver = driver
         self.libver = libver
-        self.real, self.folder = real, folder
+        self.real, self.named = real, named
         self.swmr = swmr
         self.collective: dict[int, int] = {}
         self.writable = given.mode != "r"
@@ -103,6 +103,11 @@ class Handle:
         """Give the handle the session that it uses from now on, and its share in it."""
         self.session: OpenFile = session
         self.ref: SessionRef = ref
+
+    @property
+    def folder(self) -> str:
+        """The folder of `named`, by which other files are found."""
+        return os.path.dirname(self.named)
 
     @property
     def closed(self) -> bool:

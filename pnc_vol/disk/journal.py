@@ -123,7 +123,8 @@ def content_of(inode: int, old: bytes, new: bytes, parts: Parts) -> bytes:
 def _same_end(one: memoryview, other: memoryview) -> int:
     """Return how many bytes at their ends are the same: a multiple of 4, as all parts of a header are."""
     words = min(len(one), len(other)) >> 2
-    last, end = (np.frombuffer(half, "u4", words, len(half) - 4 * words) for half in (one, other))
+    last = np.frombuffer(one, "u4", words, len(one) - 4 * words)
+    end = np.frombuffer(other, "u4", words, len(other) - 4 * words)
     unlike = (last != end).nonzero()[0]
     return 4 * (words - 1 - int(unlike[-1]) if len(unlike) else words)
 

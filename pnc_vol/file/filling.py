@@ -58,9 +58,27 @@ def fill(
     written_whole : collection of int, uids that need no filling; see `Posted`.
     """
     spans: dict[int, tuple[int, int]] = {}
-    records = target.header.numrecs
+    records, same = target.header.numrecs, target.same_places(placed)
+    grown = bool(target.record_uids) and records > min(placed.records, placed.header.numrecs)
+    if same and not lost and not grown:
+        # Nothing is new.
+        return {}
+    zeros_left = target.unwritten.reads_zero and not target.unwritten.stale_gaps and not lost
+    if same:
+        # The same variables lie where they lay: what is new of them is records.
+        if zeros_left and not any(target.record_uids.values()):
+            # All that was not written reads as zero, as it should.
+            return {}
+        asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys()
+    else:
+        # What was there before, and is of fixed shape, is not even looked at.
+        fresh = None if lost else target.added_to(placed)
+        asked = fresh or sorted((target.header_uids - placed.header_uids) | target.record_uids.keys() | lost.keys())
+        if zeros_left:
+            # What reads as zero needs no look, but where something else should be read.
+            asked = [uid for uid in asked if fillvalue_of(tree.datasets, uid) is not None]
     tasks: list[Callable[[], None]] = []
-    for uid in _candidates(tree, placed, target, lost, only_lost=only_lost):
+    for uid in sorted(asked) if same else asked:
         node = tree.datasets[uid]
         pattern = node.fillvalue
         old = uid in placed.header_uids
@@ -104,28 +122,6 @@ def fill(
             driver.drain()
         comm.agree("flush fill")
     return left
-
-
-def _candidates(tree: Tree, placed: Layout, target: Layout, lost: LostRecords, *, only_lost: bool) -> Collection[int]:
-    """Return the variables of which something may have to be filled, in an order that all ranks share."""
-    records, same = target.header.numrecs, target.same_places(placed)
-    zeros_left = target.unwritten.reads_zero and not target.unwritten.stale_gaps and not lost
-    if same:
-        # The same variables lie where they lay: what is new of them is records.
-        grown = bool(target.record_uids) and records > min(placed.records, placed.header.numrecs)
-        if not lost and not grown:
-            return ()
-        if zeros_left and not any(target.record_uids.values()):
-            # All that was not written reads as zero, as it should.
-            return ()
-        return sorted(lost if only_lost else target.record_uids.keys() | lost.keys())
-    # What was there before, and is of fixed shape, is not even looked at.
-    fresh = None if lost else target.added_to(placed)
-    asked = fresh or sorted((target.header_uids - placed.header_uids) | target.record_uids.keys() | lost.keys())
-    if zeros_left:
-        # What reads as zero needs no look, but where something else should be read.
-        asked = [uid for uid in asked if fillvalue_of(tree.datasets, uid) is not None]
-    return asked
 
 
 def fill_failed(tree: Tree, target: Layout, driver: Driver, left: LeftToPosts, failed: Sequence[Batch]) -> None:

@@ -47,7 +47,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -62,7 +62,6 @@ from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.flush.agree import NO_READS, Agreement, agree, agree_lost_records, agree_widths, digest, transport_code
 from pnc_vol.flush.execute import Executed, rounds_of
 from pnc_vol.format.encode import encode, header_size
-from pnc_vol.format.model import Header
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.flatten import Flat
@@ -161,13 +160,19 @@ def flush(
     if lowest is not None:
         header = defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
     gone = disk.uids is not target.uids and replaces_live(disk, target.uids)
-    takes_away = gone or bool(later) or header.numrecs < disk.header.numrecs
-    # what fails is known to all ranks where requests failed as well
-    shared = comm.errors_shared() if failures else _ALONE
+    before, takes_away = disk.header, gone or bool(later) or header.numrecs < disk.header.numrecs
     try:
-        held = _write_header(session, header, trouble, shared, durable=durable, carried=carried, takes_away=takes_away)
-    except Exception as reason:
-        if failures:
+        # what fails is known to all ranks where requests failed as well
+        with comm.errors_shared() if failures else _ALONE:
+            held = _order(session, trouble, carried=carried)
+            write_header(
+                comm, defs, disk, header, session.counts, epochs, durable=durable, held=held, takes_away=takes_away
+            )
+    except BaseException as reason:
+        if disk.header is before:
+            # else the header was written before an interruption came: what holds it back must not forget it
+            disk.driver.unorder()
+        if failures and isinstance(reason, Exception):
             # what failed first, and stays pending, says more than the header that met the same full disk
             raise comm.on_all(failing.flush_error(failures, disk.path, closing=closing)) from reason
         raise
@@ -185,41 +190,6 @@ def flush(
     _report(session, phases.seconds, done)
     if failures:
         raise comm.on_all(failing.flush_error(failures, disk.path, closing=closing))
-
-
-def _write_header(
-    session: Session,
-    header: Header,
-    trouble: str,
-    shared: AbstractContextManager[None],
-    *,
-    durable: bool,
-    carried: bool,
-    takes_away: bool,
-) -> bool:
-    """Write the header behind the data (collective); return whether drivers hold it back, with data before it."""
-    disk = session.disk
-    before = disk.header
-    try:
-        with shared:
-            held = _order(session, trouble, carried=carried)
-            write_header(
-                session.comm,
-                session.defs,
-                disk,
-                header,
-                session.counts,
-                session.epochs,
-                durable=durable,
-                held=held,
-                takes_away=takes_away,
-            )
-    except BaseException:
-        if disk.header is before:
-            # else the header was written before an interruption came: what holds it back must not forget it
-            disk.driver.unorder()
-        raise
-    return held
 
 
 def _flush_set(

@@ -346,7 +346,8 @@ class Planner:
         # For a flush, which executes each at once, and for `File.plan`, which keeps them: what is told is what is done.
         tables = _in_one(batch)
         if tables is not None and self.affine:
-            where = cast(Places, self.maps).table(tables.uids)
+            assert isinstance(self.maps, Places)
+            where = self.maps.table(tables.uids)
             plan = None if where is None else Plan.at_once(where, tables)
             if plan is not None:
                 yield plan
