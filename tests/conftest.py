@@ -181,7 +181,6 @@ SWEEPS = {
 NEEDS = {
     "tests/api/test_opened_twice.py::test_a_set": "blob",
     "tests/api/test_virtual.py::test_other_layouts_have_no_virtual_datasets": "blob",
-    "tests/api/test_virtual.py::test_subfiles_have_no": "blob",
     "tests/engine/test_engine.py": "burst",
     "tests/engine/test_mutants.py": "burst",
     "tests/engine/test_reading_threads.py": "burst",
