@@ -18,6 +18,8 @@ from typing import Any
 
 from pnc_vol.testing.faults import CHANGING, Stopped, StopSystem
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
 
 class Other:
     """A process that runs a generator function step by step.
@@ -104,7 +106,9 @@ def killed(
 
 def calling(work: Callable[..., object], *arguments: object) -> list[str]:
     """The command of a new interpreter that calls a function of a module; its arguments are texts there."""
-    code = f"import sys; sys.path[:] = {sys.path}; import {work.__module__} as m; m.{work.__name__}(*sys.argv[1:])"
+    # the last is for `tests.NAME`, as pytest calls the modules of tests: the package may be installed elsewhere
+    path = [*sys.path, ROOT]
+    code = f"import sys; sys.path[:] = {path}; import {work.__module__} as m; m.{work.__name__}(*sys.argv[1:])"
     return [sys.executable, "-c", code, *map(str, arguments)]
 
 
