@@ -31,6 +31,7 @@ import acts
 import elsewhere
 import h5py
 from acts import ACTS, Step
+from interrupts import PACKAGE
 from model import Data, Impossible, Model, Values, difference, whole_difference
 from options import OTHER, Config, arguments, in_file, logged, normal, on_ranks, prepare, refusal
 
@@ -529,8 +530,8 @@ def attempt(program: Program, work: Callable[[Program, str], Any]) -> str:
 
 def said(error: BaseException) -> str:
     """An error in one line, with the place in the package where it came up."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/pnc_vol/" in frame.filename]
-    where = f" ({frames[-1].filename.partition('/pnc_vol/')[2]}:{frames[-1].name})" if frames else ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(PACKAGE)]
+    where = f" ({frames[-1].filename.removeprefix(PACKAGE)}:{frames[-1].name})" if frames else ""
     return f"{type(error).__name__}: {str(error)[:400]}{where}"
 
 

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from interrupts import PACKAGE
 from scale_program import check, counted
 from virtual_ranks import run
 
@@ -131,7 +132,7 @@ def instructions(path: Path, ranks: int) -> tuple[int, int]:
 
     def call(frame: FrameType, event: str, _argument: Any) -> Any:
         name = frame.f_code.co_filename
-        if "/pnc_vol/" not in name or name.endswith(("/mpi_wait.py", "/virtual_mpi.py")):
+        if not name.startswith(PACKAGE) or name.endswith(("/mpi_wait.py", "/virtual_mpi.py")):
             return None
         frame.f_trace_opcodes = True
         return instruction

@@ -18,6 +18,10 @@ from collections import Counter
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+import pnc_vol
+
+PACKAGE = os.path.join(os.path.dirname(pnc_vol.__file__), "")
+"""Its folder; a folder above it, of a clone, may have the same name."""
 _BEGIN = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "PUSH_NULL")
 """What an expression begins with; a block ends with other instructions."""
 
@@ -76,7 +80,8 @@ class Interrupts:
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code
         if (ours := self._of_package.get(code)) is None:
-            ours = "/pnc_vol/" in code.co_filename and "/pnc_vol/testing/" not in code.co_filename
+            name = code.co_filename
+            ours = name.startswith(PACKAGE) and not name.startswith(f"{PACKAGE}testing{os.sep}")
             self._of_package[code] = ours
         if not ours or _called_by_python(frame):
             return None
