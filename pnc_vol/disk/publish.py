@@ -352,6 +352,9 @@ class Location:
         try:
             # A write that is done or not, as that of the number of records, needs no journal.
             kept = not is_atomic(parts) and self._keep_journal(old, new, parts, sync)
+            if not kept and self._folder == "journal removed":
+                # To that journal, if it comes back, this header may seem torn: the folder is synced again.
+                self._folder = "unsynced"
             for at, _, end in parts:
                 driver.write_one(memoryview(new)[at:end], at)
             if kept:
@@ -434,9 +437,6 @@ class Location:
         OSError
             The journal is kept, for the next attempt or the next open.
         """
-        if self._folder == "journal removed":
-            # To the next header it may seem torn. A new journal takes its name; without one the folder is synced again.
-            self._folder = "unsynced"
         if self._torn is not None and not exists(self.system, self._journal[1]):
             self._torn = None  # an interruption came after it had gone: the header is whole
         if self._torn is not None:
@@ -450,6 +450,8 @@ class Location:
                     # Nobody knows what of it is on stable storage; there the journal may be needed.
                     return
             forget_journal(self.system, self.work)
+            if self._folder == "synced":
+                self._folder = "journal removed"
 
 
 class _named:
