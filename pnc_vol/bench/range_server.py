@@ -115,8 +115,9 @@ class _RangeHandler(http.server.BaseHTTPRequestHandler):
             for at in range(first, end, step):
                 time.sleep(self.server.drip)
                 data = bytearray(min(step, end - at))
-                self.wfile.write(data[: read_at(REAL, fd, data, at)])
+                # counted first: who has read them may ask for the number at once
                 self.server.sent += len(data)
+                self.wfile.write(data[: read_at(REAL, fd, data, at)])
         finally:
             REAL.close(fd)
 
