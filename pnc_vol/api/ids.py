@@ -195,7 +195,15 @@ class ObjectID:
     @property
     def valid(self) -> bool:
         """True while the file is open and the object exists."""
-        return not self.handle.closed and attached(self.node)
+        return not self.handle.closed and self._attached()
+
+    def _attached(self) -> bool:
+        """Return True if the node can still be reached from the root."""
+        if attached(self.node):
+            return True
+        # perhaps another thread refreshes the file at this moment, which changes the objects one by one
+        with self.handle.session.lock:
+            return attached(self.node)
 
     @property
     def id(self) -> int:
@@ -225,7 +233,7 @@ class ObjectID:
             The file is closed, or the object was deleted.
         """
         self.handle.check_open()
-        if not attached(self.node):
+        if not self._attached():
             raise ClosedFileError(f"{self.node.name!r} was deleted from the file; open it again by name")
         return self.handle.session
 

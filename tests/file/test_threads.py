@@ -105,6 +105,39 @@ def test_reads_while_the_file_is_refreshed_and_replaced(tmp_path: Path) -> None:
     f.close()
 
 
+def test_an_object_stays_usable_while_the_file_is_refreshed(tmp_path: Path) -> None:
+    """Each refresh gives a thousand objects other numbers, one after another."""
+    path = tmp_path / "x.nc"
+
+    def replace(version: int) -> None:
+        with pnc_vol.File(tmp_path / "new.nc", "w") as f:
+            for i in range(version % 2):
+                f.create_dataset(f"before{i}", (), "i4")
+            f["x"] = float(version)
+            for i in range(1000):
+                f.create_dataset(f"behind{i}", (), "i4")
+        os.replace(tmp_path / "new.nc", path)
+
+    replace(0)
+    done = threading.Event()
+    with pnc_vol.File(path) as f:
+        x = f["x"]
+
+        def work(number: int) -> None:
+            if number:
+                while not done.is_set():
+                    assert x
+                return
+            try:
+                for version in range(1, 6):
+                    replace(version)
+                    x.refresh()
+            finally:
+                done.set()
+
+        in_threads(work, 3)
+
+
 def test_a_file_that_is_closed_under_reads_says_so(tmp_path: Path) -> None:
     with pnc_vol.File(tmp_path / "x.nc", "w") as f:
         f["x"] = np.arange(500_000.0)

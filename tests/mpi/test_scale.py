@@ -132,7 +132,7 @@ def instructions(path: Path, ranks: int) -> tuple[int, int]:
 
     def call(frame: FrameType, event: str, _argument: Any) -> Any:
         name = frame.f_code.co_filename
-        if not name.startswith(PACKAGE) or name.endswith(("/mpi_wait.py", "/virtual_mpi.py")):
+        if not name.startswith(PACKAGE) or name.endswith("/ranks/waiting.py"):
             return None
         frame.f_trace_opcodes = True
         return instruction
