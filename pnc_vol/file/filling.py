@@ -72,7 +72,7 @@ def fill(
         asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys()
     else:
         # What was there before, and is of fixed shape, is not even looked at.
-        fresh = None if lost else target.added_to(placed)
+        fresh = None if lost or grown else target.added_to(placed)
         asked = fresh or sorted((target.header_uids - placed.header_uids) | target.record_uids.keys() | lost.keys())
         if zeros_left:
             # What reads as zero needs no look, but where something else should be read.

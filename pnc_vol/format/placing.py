@@ -72,27 +72,42 @@ __all__ = [
 ]
 
 
+_PART, _MOST_FREE = 16, 64 << 20
+"""What is kept free before records that give way: this part of the file, and so many bytes at most. Then each byte of a
+new fixed variable costs 16 bytes that are copied, however often one is defined."""
+
+
 class Alignment:
     """Where sections begin and what is kept free; all in bytes, rounded up to multiples of 4.
 
     var_align : start of the fixed variables (hint ``nc_var_align_size``).
     record_align : start of the record section (hint ``nc_record_align_size``).
     header_free : kept free behind the header (``h_minfree``).
+    fixed_free : kept free between the fixed variables and the records, if there are both (``v_minfree``).
     element_align : start of each fixed variable of an 8-byte type; 4 leaves no gaps, as PnetCDF does.
     """
 
-    __slots__ = ("element_align", "header_free", "record_align", "var_align")
+    __slots__ = ("element_align", "fixed_free", "header_free", "record_align", "var_align")
 
     var_align: int
     record_align: int
     header_free: int
+    fixed_free: int
     element_align: int
 
-    def __init__(self, var_align: int = 4, record_align: int = 4, header_free: int = 0, element_align: int = 8) -> None:
+    def __init__(
+        self,
+        var_align: int = 4,
+        record_align: int = 4,
+        header_free: int = 0,
+        element_align: int = 8,
+        fixed_free: int = 0,
+    ) -> None:
         for name, value, least in (
             ("var_align", var_align, 4),
             ("record_align", record_align, 4),
             ("header_free", header_free, 0),
+            ("fixed_free", fixed_free, 0),
             ("element_align", element_align, 4),
         ):
             if value < 0:
@@ -158,6 +173,7 @@ def place(header: Header, alignment: Alignment | None = None, *, header_extent: 
                 if i not in in_record:
                     begins[i] = at = _align(at, how.step_of(var[3]))
                     at = pad4(at + sizes[i])
+        at += how.fixed_free
     _pack_records(header, sizes, records, _align(at, how.record_align), begins)
     return _with_begins(header, begins, sizes)
 
@@ -230,11 +246,24 @@ def grow(
     region = first_begin(old)
     if region is None or all(o is None for o in origin):
         return place(new, how, header_extent=max(need + reserve, region or 0))
+    if free := _fixed_free(old, new, origin, reserve):
+        how = Alignment(how.var_align, how.record_align, how.header_free, how.element_align, free)
     keeper = _Keeper(old, new, origin, how, need, region)
     begins = keeper.begins()
     if begins is not None and min(begins) >= need and not (keeper.taken and need > keeper.taken[0][0]):
         return _with_begins(new, begins, keeper.sizes)
     return place(new, how, header_extent=max(need + reserve, region if need <= region else 2 * region))
+
+
+def _fixed_free(old: Header, new: Header, origin: Sequence[int | None], reserve: int) -> int:
+    """Return the bytes to keep free before the records where these have to give way to new fixed variables.
+
+    Without them the next new variable would move all records again, and with them the whole file.
+    """
+    records = set(record_vars(new))
+    if not records or all(before is not None or i in records for i, before in enumerate(origin)):
+        return 0
+    return max(reserve, min(data_end(old) // _PART, _MOST_FREE))
 
 
 class _Keeper:
@@ -326,7 +355,7 @@ class _Keeper:
         if self.old.numrecs == 0 or not carried:
             start = begin_rec(self.old)
             if start is None or start < end or start & 3:
-                start = _align(end, self.how.record_align)
+                start = _align(end + self.how.fixed_free, self.how.record_align)
             if self.taken and start < self.taken[-1][1]:
                 start = _align(self.taken[-1][1], self.how.record_align)
             _pack_records(self.new, self.sizes, self.records, start, begins)

@@ -458,13 +458,16 @@ class Layout(abc.ABC):
     def added_to(self, other: Layout) -> tuple[int, ...] | None:
         """Return the variables that this layout has more than another one, which are all it differs in; None if not so.
 
-        Of layouts with records None as well: a variable with records moves those of others.
+        Of layouts with records None as well, if it is not known of them already: a variable with records moves those of
+        others.
         """
         n, own, its = len(other.uids), self.header, other.header
-        if len(self.uids) <= n or self.record_uids or other.record_uids or other.drained or not self.self_contained:
+        if len(self.uids) <= n or other.drained or not self.self_contained:
             return None
         if self._extends is other.itemsizes:
             return self.uids[n:]
+        if self.record_uids or other.record_uids:
+            return None
         # Most are the same objects: that takes few nanoseconds for each.
         same = self.uids[:n] == other.uids and own.vars[:n] == its.vars and own.dims[: len(its.dims)] == its.dims
         return self.uids[n:] if same else None

@@ -74,17 +74,18 @@ class CanonicalLayout(Layout):
         return place(new, alignment, header_extent=least)
 
     def begins_behind(self, new: Header) -> list[int] | None:
-        """Do as `placing.grow` does would place them."""
-        first, end, *_ = self.region
-        if not self.self_contained or self.drained or self.record_uids or first is None:
+        """Return the begins that `placing.grow` gives them, if the space before the records is enough."""
+        first, end, records, _ = self.region
+        if not self.self_contained or self.drained or first is None:
             return None
-        begins = []
+        # without a fixed variable there is no space before the records
+        begins, end = [], max(first, end)
         alignment = Alignment(self.options.var_align, self.options.record_align, element_align=self.element_align)
         for var, nbytes in zip(new.vars, model.inner_sizes(new), strict=True):
             step = alignment.step_of(var[3])
             begins.append(-(-end // step) * step)
             end = begins[-1] + pad4(nbytes)
-        return begins if end <= MAX_OFFSET else None
+        return begins if end <= (records if self.record_uids else MAX_OFFSET) else None
 
     def extended(self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> Layout:
         made, n = super().extended(header, uids, datasets), len(self.uids)

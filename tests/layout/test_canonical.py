@@ -159,6 +159,53 @@ def test_a_header_beyond_its_reserve_moves_the_data_and_doubles_the_region(path:
     holds(path, {"fixed": fixed, "records": records, "other": other})
 
 
+@pytest.mark.parametrize("ways", [{}, {"fillvalue": 7}])
+@pytest.mark.parametrize("fixed_before", [True, False])
+def test_datasets_that_come_one_by_one_before_records_move_these_once(
+    path: pathlib.Path, ways: dict[str, int], fixed_before: bool
+) -> None:
+    """Each lies in front of the records, whose place the first one takes, with space for those that follow."""
+    records, wanted = np.arange(30_000.0).reshape(3000, 10), {}
+    with pnc_vol.File(path, "w", header_reserve=1 << 14) as f:
+        if fixed_before:
+            f["fixed"] = wanted["fixed"] = np.arange(5.0)
+        f.create_dataset("r", data=records, maxshape=(None, 10), **ways)
+        f.flush()
+        for i in range(60):
+            f.create_dataset(f"x{i}", (4,), "i2", **ways)
+            if i % 2:
+                f[f"x{i}"][1] = 3
+            if i == 40:
+                f["r"].resize(3002, axis=0)
+            f.flush()
+        assert f.statistics()["moves"] == 1
+    for i in range(60, 63):
+        with pnc_vol.File(path, "r+") as f:
+            f.create_dataset(f"x{i}", (4,), "i2", **ways)[1:2] = 3
+            f.flush()
+            assert f.statistics().get("moves", 0) == 0
+    for i in range(63):
+        wanted[f"x{i}"] = np.full(4, ways.get("fillvalue", 0))
+        wanted[f"x{i}"][1] = 3 if i % 2 or i >= 60 else wanted[f"x{i}"][1]
+    wanted["r"] = np.concatenate([records, np.full((2, 10), ways.get("fillvalue", 0))])
+    holds(path, wanted)
+
+
+def test_the_space_before_records_is_a_small_part_of_the_file(path: pathlib.Path) -> None:
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("r", data=np.zeros((1000, 1000)), maxshape=(None, 1000))
+        f.flush()
+        before = path.stat().st_size
+        f["x"] = np.zeros(1000)
+        f.flush()
+        assert before < path.stat().st_size < 1.07 * before
+        # what is larger than the space moves the records again
+        f["y"] = np.zeros(125_000)
+        f.flush()
+        assert f.statistics()["moves"] == 2
+    holds(path, {"r": np.zeros((1000, 1000)), "x": np.zeros(1000), "y": np.zeros(125_000)})
+
+
 @pytest.mark.parametrize(("version", "kind"), [(v, kind) for v, kinds in VERSIONS.items() for kind in kinds])
 @pytest.mark.parametrize("inner", [(), (3,), (5,)])
 def test_a_second_record_variable_beside_a_lone_small_one(
