@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -126,6 +127,19 @@ class Definitions:
     def note_drain(self) -> None:
         """All ranks know that there was a drain."""
         self.drain_agreed = True
+
+    def widen(self, placed: Collection[int]) -> None:
+        """Give strings that grew a quarter more than they had, if that is more than they need.
+
+        The file is copied when a string that has its place in it becomes wider, and so it is not for each byte more.
+
+        placed : collection of int, uids of the variables that have their place.
+        """
+        for uid, known in self.widened.items():
+            node = self.tree.datasets.get(uid)
+            if node is not None and uid in placed and node.element.itemsize < known + known // 4:
+                node.element = node.element.widened(known + known // 4)
+                self.tree.touch()
 
     # ------------------------------------------------------------------------------------------ the header
 

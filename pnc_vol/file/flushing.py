@@ -311,8 +311,10 @@ def _nothing_to_do(session: Session, flat: Flat, agreed: Agreement) -> bool:
 def _accept(session: Session, flat: Flat, agreed: Agreement) -> Flat:
     """Take over what other ranks know of definitions and of the file; the definitions then (collective)."""
     comm, defs, layout = session.comm, session.defs, session.disk.layout
-    if agreed.widened and comm.size > 1:
-        agree_widths(comm, defs.tree, defs.widened)
+    if agreed.widened:
+        if comm.size > 1:
+            agree_widths(comm, defs.tree, defs.widened)
+        defs.widen(layout.header_uids)
     if agreed.widened or agreed.drained:
         layout.drained |= agreed.drained
         if agreed.drained:

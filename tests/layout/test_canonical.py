@@ -206,6 +206,33 @@ def test_the_space_before_records_is_a_small_part_of_the_file(path: pathlib.Path
     holds(path, {"r": np.zeros((1000, 1000)), "x": np.zeros(1000), "y": np.zeros(125_000)})
 
 
+def test_strings_that_grow_byte_by_byte_are_moved_a_few_times(path: pathlib.Path) -> None:
+    """A string beyond the width of its variable makes this a quarter wider at least."""
+    kind = pnc_vol.string_dtype()
+    with pnc_vol.File(path, "w", header_reserve=1 << 14) as f:
+        f.create_dataset("one", data="a" * 8, dtype=kind)
+        f.create_dataset("many", data=["b"] * 3, dtype=kind)
+        f["behind"] = np.arange(1000.0)
+        f.create_dataset("r", (0,), kind, maxshape=(None,))
+        f.flush()
+        for i in range(9, 60):
+            f["one"][()] = f["many"][1] = "c" * i
+            f["r"].resize(i, axis=0)
+            f["r"][i - 1] = "d" * i
+            f.flush()
+        assert 1 < f.statistics()["moves"] <= 20
+        f["many"][0] = "e" * 200
+    with pnc_vol.File(path) as f:
+        assert f["one"][()] == b"c" * 59
+        assert f["many"][:].tolist() == [b"e" * 200, b"c" * 59, b"b"]
+        assert f["r"][:].tolist() == [b""] * 8 + [b"d" * i for i in range(9, 60)]
+        assert f["behind"][:].tolist() == list(range(1000))
+    with netCDF4.Dataset(path) as nc:
+        # one that grows by more than a quarter is as wide as it has to be
+        assert nc["many"].shape == (3, 200)
+    validated(path)
+
+
 @pytest.mark.parametrize(("version", "kind"), [(v, kind) for v, kinds in VERSIONS.items() for kind in kinds])
 @pytest.mark.parametrize("inner", [(), (3,), (5,)])
 def test_a_second_record_variable_beside_a_lone_small_one(
