@@ -41,6 +41,10 @@ numbers = st.one_of(
 )
 
 
+PLACES = ["a", "b", "a/a", "a/b", "b/a", "a/b/a", "a_a", "a_b", "b_a", "dim_2"]
+"""Names of objects, some of which ask for the same variable."""
+
+
 def listed(index: Any) -> Any:
     """The same selection with a list along the first axis and an ellipsis, for which no short path is."""
     first, *rest = index if isinstance(index, tuple) else (index,)
@@ -226,6 +230,33 @@ def test_attributes(given: list[tuple[str, Any]]) -> None:
         for name, value in shown.items():
             alike(value, again[name])
     assert images[0] == images[1]
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["group", "dataset", "dataset", "attribute"]), st.sampled_from(PLACES)), max_size=14
+    ),
+    st.booleans(),
+)
+@example([("group", "b"), ("group", "a"), ("dataset", "a/a"), ("dataset", "b/a"), ("dataset", "a_a")], False)
+@example([("group", "a"), ("group", "b"), ("dataset", "b/a"), ("dataset", "a/a"), ("group", "a_b")], False)
+def test_headers_with_groups(acts: list[tuple[str, str]], track: bool) -> None:
+    """Made of the header before by what changed, at each of many flushes, and of all objects at once."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for each in (False, True):
+            path = Path(folder, f"{each}.nc")
+            with pnc_vol.File(path, "w", track_order=track, header_reserve=0) as f:
+                for n, (act, name) in enumerate(acts):
+                    if act == "attribute":
+                        (f.get(name) or f).attrs[f"n{n % 3}"] = n
+                    elif name not in f and not isinstance(f.get(name.split("/")[0]), pnc_vol.Dataset):
+                        f.create_group(name) if act == "group" else f.create_dataset(name, (1 + n % 2,), "f8")
+                    if each:
+                        f.flush()
+            found.append(read_plainly(path.read_bytes()))
+    assert found[0] == found[1]
 
 
 @settings(max_examples=60)

@@ -523,8 +523,8 @@ def _added(
 ) -> tuple[tuple[Dim, ...], tuple[Var, ...]] | None:
     """Return all dimensions, and the variables of new datasets; None if they may change what there is.
 
-    Only datasets of fixed shape in the root are known not to: scales give axes of others their dimension, and records
-    move those of others.
+    Only datasets of fixed shape are known not to: scales give axes of others their dimension, and records move those of
+    others.
     """
     header, book, taken = flat.header, flat.book, flat.names
     # Dimensions that no variable uses stand in no book.
@@ -535,8 +535,8 @@ def _added(
     fresh: set[str] = set()
     found: list[Var] = []
     for node in nodes:
-        name = node.name
-        plain = node.scale is None and node.made_axes is None and node.parent is tree.root
+        name = node.name if node.parent is tree.root else variable_name(node.path, tree.separator)
+        plain = node.scale is None and node.made_axes is None
         if not plain or node.is_placeholder or not _is_plain_name(name) or name in taken or name in fresh:
             return None
         node.cdf_name = name

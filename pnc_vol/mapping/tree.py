@@ -320,14 +320,19 @@ class Tree:
     def _new(
         self, parent: Any, name: str, element: Element, shape: Shape | None, maxshape: Limits, fillvalue: bytes | None
     ) -> DatasetNode:
-        """Return a new dataset; nothing else changes in the header if it is in the root, where it names no group."""
+        """Return a new dataset, which changes nothing else in the header but whether the file must name the groups."""
         uid, names = self.next_uid, _NAMELESS[len(shape or ())]
         node = DatasetNode(self, name, parent, (), uid, element, shape, maxshape, fillvalue, names)
         self.next_uid, self.datasets[uid] = uid + 1, node
         self.history.append(node)
         self.version += 1
-        if self.changed is not None and parent is self.root and parent.order is None:
+        if self.changed is not None and type(parent) is GroupNode and parent.order is None:
             self.changed.added.append(node)
+            if parent is not self.root:
+                self.changed.attributes.add(self.root)
+                if self.all_groups is not None and not self.all_groups[1]:
+                    # its path may name the last one that none named
+                    self.all_groups = None
         else:
             self.changed = self.all_groups = None
         return node
