@@ -151,8 +151,8 @@ class Recorder(HookedSystem):
     def notice(self) -> None:
         """Record what was stored through windows since the last call."""
         pieces: list[Written] = []
-        for inode in sorted(self._windows):
-            old, new = self._now.files[inode], self._bytes_of(self._held[inode])
+        for inode, new in self._stored().items():
+            old = self._now.files[inode]
             at = 0
             while old != new and at < len(new):
                 # neighbouring blocks that differ are one piece
@@ -164,6 +164,15 @@ class Recorder(HookedSystem):
                 at = max(end, at + _BLOCK)
         if pieces:
             self._add(Stored(tuple(pieces)))
+
+    def _stored(self) -> dict[int, bytes]:
+        """Return what files with windows hold, all at one moment: other threads may store at the same time."""
+        before: dict[int, bytes] | None = None
+        while True:
+            now = {inode: self._bytes_of(self._held[inode]) for inode in sorted(self._windows)}
+            if len(now) < 2 or now == before:
+                return now
+            before = now
 
     def finish(self) -> None:
         """Let go of what is held; nothing is recorded any more."""
