@@ -328,11 +328,11 @@ class Tree:
         self.version += 1
         if self.changed is not None and type(parent) is GroupNode and parent.order is None:
             self.changed.added.append(node)
-            if parent is not self.root:
+            named = parent is self.root or isinstance(next(iter(parent.children.values()), None), DatasetNode)
+            if not (named or (self.all_groups is not None and self.all_groups[1])):
+                # its path may name the last group that none named
                 self.changed.attributes.add(self.root)
-                if self.all_groups is not None and not self.all_groups[1]:
-                    # its path may name the last one that none named
-                    self.all_groups = None
+                self.all_groups = None
         else:
             self.changed = self.all_groups = None
         return node
