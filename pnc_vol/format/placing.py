@@ -258,10 +258,11 @@ def grow(
 def _fixed_free(old: Header, new: Header, origin: Sequence[int | None], reserve: int) -> int:
     """Return the bytes to keep free before the records where these have to give way to new fixed variables.
 
-    Without them the next new variable would move all records again, and with them the whole file.
+    Without them the next new variable would move all records again, and with them the whole file. CDF-1 reaches 2 GiB
+    alone, and keeps none.
     """
     records = set(record_vars(new))
-    if not records or all(before is not None or i in records for i, before in enumerate(origin)):
+    if new.version == 1 or not records or all(before is not None or i in records for i, before in enumerate(origin)):
         return 0
     return max(reserve, min(data_end(old) // _PART, _MOST_FREE))
 
