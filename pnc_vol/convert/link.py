@@ -24,6 +24,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.api.file import File
 from pnc_vol.convert import inspect_hdf5
@@ -232,7 +233,7 @@ class _Linked(Transfer):
             # netCDF-4 opens no file with a dataset that has no shape
             return target.create_dataset(name, node.shape or (0,), dtype, track_order=True)
         ranges = self.stored.ranges(node)
-        fill = None if node.fillvalue is None else np.frombuffer(node.fillvalue, _raw(node.element))[:1].reshape(())
+        fill = None if node.fillvalue is None else _fill(node.fillvalue, node.element)
         if len(ranges) <= MOST:
             return self.external(target, name, node.shape, dtype, ranges, fill)
         return self.joined(target, name, node.shape, dtype, ranges, fill)
@@ -264,7 +265,10 @@ class _Linked(Transfer):
             part = self.external(group, str(len(group)), (len(some), *shape[1:]), dtype, some, fill)
             # "." is the file itself, by whatever name
             layout[first : first + len(some)] = h5py.VirtualSource(".", part.name, part.shape, dtype)
-        return target.create_virtual_dataset(name, layout, fillvalue=fill)
+        if fill is not None:
+            # create_virtual_dataset takes no texts
+            layout.dcpl.set_fill_value(fill)
+        return target.create_virtual_dataset(name, layout)
 
     def attribute(self, target: Any, name: str, where: str, value: Any, shape: Any, dtype: np.dtype[Any]) -> None:
         """An attribute of several axes has one, as in the NetCDF file: netCDF-4 opens no file with others."""
@@ -313,6 +317,16 @@ class _Linked(Transfer):
             scale.make_scale(f"{inspect_hdf5.BARE}.{size:10}")
         self.dimensions[name] = scale
         return scale
+
+
+def _fill(stored: bytes, element: Element) -> npt.NDArray[Any] | None:
+    """Return a fill value as h5py takes it; None for an array type, of which numpy has no single value."""
+    if element.kind == "array":
+        return None
+    if element.is_string:
+        # h5py makes one of a fixed length of it
+        return np.array(stored.rstrip(b"\0"), string_dtype(element.encoding))
+    return np.frombuffer(stored, _hdf5_dtype(element) if element.kind == "datetime" else _raw(element)).reshape(())
 
 
 def _raw(element: Element) -> np.dtype[Any]:

@@ -273,11 +273,16 @@ def _flags(element: Element) -> tuple[Attr, ...]:
 def fill_attr(fill: bytes, element: Element) -> Attr | None:
     """Return the attribute `_FillValue` for a fill value, or None if one value of the type does not say it.
 
+    Other programs mask what equals the attribute: truth values, which have none to spare, and what is no element but a
+    part of one, such as a character or the real part of a complex number.
+
     Parameters
     ----------
     fill : bytes, one element as in the file
     element : Element
     """
+    if element.kind == "bool" or (element.trailing and element.kind != "array"):
+        return None
     size = TYPES[element.nc_type].size
     base = fill[:size]
     return Attr(FILL, element.nc_type, 1, base) if base * (len(fill) // size) == fill else None

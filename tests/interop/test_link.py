@@ -107,6 +107,33 @@ def test_netcdf4_reads_it_with_the_names_of_the_dimensions(tmp_path: Path) -> No
         assert "DIMENSION_LABELS" not in ds["t"].ncattrs()
 
 
+def test_fill_values_of_every_type(tmp_path: Path) -> None:
+    fills: dict[str, tuple[Any, Any]] = {
+        "fixed": ("S3", b"zz"),
+        "text": (pnc_vol.string_dtype(), "é"),
+        "utf8": (pnc_vol.string_dtype("utf-8", 4), "ab"),
+        "bool": (bool, True),
+        "enum": (COLOURS, 1),
+        "complex": ("c8", 1 + 2j),
+        "opaque": ("V3", np.void(b"abc")),
+        "half": ("f2", 1.5),
+        "date": (pnc_vol.opaque_dtype("M8[s]"), np.datetime64(5, "s")),
+    }
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        for name, (dtype, fill) in fills.items():
+            f.create_dataset(name, (2,), dtype, fillvalue=fill)
+        f.create_dataset("array", (2,), np.dtype(("i2", (2,))), fillvalue=np.array([1, 2]))
+        # its ranges are joined
+        f.create_dataset("many", (MANY,), "S3", maxshape=(None,), fillvalue=b"zz")
+        f.create_dataset("beside", (MANY,), "i4", maxshape=(None,))
+    assert not pnc_vol.link(tmp_path / "a.nc", tmp_path / "a.h5").lost
+    with pnc_vol.File(tmp_path / "a.nc") as f, h5py.File(tmp_path / "a.h5") as linked:
+        for name in (*fills, "many"):
+            assert linked[name].fillvalue == f[name].fillvalue, name
+            assert linked[name][:].tolist() == f[name][:].tolist(), name
+        assert linked["array"][:].tolist() == [[1, 2], [1, 2]]
+
+
 def test_many_records_are_joined_and_a_file_that_grew_is_linked_again(tmp_path: Path) -> None:
     source, target = tmp_path / "a.nc", tmp_path / "a.h5"
     with netCDF4.Dataset(source, "w", format="NETCDF3_64BIT_DATA") as ds:

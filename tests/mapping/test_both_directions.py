@@ -169,6 +169,35 @@ def test_a_plain_file_stays_plain(tmp_path: Path) -> None:
     assert tool("ncdump", "-h", path) == header
 
 
+FILLED: dict[str, tuple[Any, Any, Any]] = {
+    "bool": (bool, False, True),
+    "text": ("S3", b"zzz", b"zaz"),
+    "words": (h5py.string_dtype(), "z", "a"),
+    "complex": ("c8", 0, 5j),
+    "opaque": ("V2", np.void(b"aa"), np.void(b"ab")),
+}
+"""Types whose fill value is no `_FillValue`: the type, the fill value, and another value."""
+
+
+@pytest.mark.parametrize("kind", FILLED)
+def test_no_value_is_masked_by_a_fill_value_of_another(tmp_path: Path, kind: str) -> None:
+    dtype, fill, value = FILLED[kind]
+    with h5py.File(tmp_path / "x.nc", "w") as f:
+        f.create_dataset("x", (3,), dtype, fillvalue=fill)[1] = value
+        written = f["x"][:].tolist()
+    with netCDF4.Dataset(tmp_path / "x.nc", auto_complex=True) as data:
+        assert not np.ma.getmaskarray(data["x"][:]).any()
+        assert "_FillValue" not in data["x"].ncattrs()
+    with h5py.File(tmp_path / "x.nc") as f:
+        assert f["x"][:].tolist() == written
+        assert f["x"].fillvalue == f["x"][0]
+    xarray = pytest.importorskip("xarray")
+    if kind == "bool":
+        for engine in ("netcdf4", "pnc_vol"):
+            with xarray.open_dataset(tmp_path / "x.nc", engine=engine) as ds:
+                assert ds["x"].values.tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize("separator", ["_", ".", "__"])
 def test_names_that_meet_get_suffixes_and_come_back(tmp_path: Path, separator: str) -> None:
     names = ["A/B", f"A{separator}B", f"A{separator}B{separator}2"]
