@@ -5,7 +5,7 @@ Knows: what both kinds of objects have in common. Does not know: sessions, trees
 Rules
 -----
 1. Groups, datasets, attributes, soft and external links, and scales that are datasets of the same copy are copied;
-   references are not: what is left out is told in one warning.
+   what holds references is not: what is left out is told in one warning.
 2. Data go through in blocks, so that a copy needs little memory whatever the dataset's size.
 3. A virtual dataset, or one in raw files, is copied with its values.
 """
@@ -16,11 +16,10 @@ import posixpath
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api import paths
-from pnc_vol.api.copied_references import BLOCK_BYTES
+from pnc_vol.api.copied_references import BLOCK_BYTES, refers
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, SoftLink, class_of
 from pnc_vol.errors import OperationError
 from pnc_vol.extents.blocks import blocks
-from pnc_vol.mapping.dtypes import check_ref_dtype
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class _Copy:
         self.into(made, name, source[name], members=not self.shallow)
 
     def _dataset(self, group: Group, name: str, source: Any) -> Any:
-        if check_ref_dtype(source.dtype) is not None:
+        if refers(source.dtype):
             self.left_out.append(source.name)
             return None
         made = group.create_dataset_like(name, source, track_times=None)
@@ -88,7 +87,7 @@ class _Copy:
             if name in _OF_SCALES:
                 continue
             found = source.attrs.get_id(name)
-            if check_ref_dtype(found.dtype) is not None:
+            if refers(found.dtype):
                 self.left_out.append(f"{source.name}@{name}")
                 continue
             value = source.attrs[name]

@@ -144,7 +144,7 @@ class DimensionProxy:
     def _scale_node(self, dset: Dataset) -> DatasetNode:
         oid = dset.id
         if not isinstance(oid, DatasetID):
-            raise TypeError(f"a scale must be a dataset, not {type(dset).__name__}")
+            raise TypeError(f"a scale must be a dataset of this file, not {dset!r}")
         oid.check()
         return oid.node  # type: ignore[no-any-return]
 

@@ -107,13 +107,15 @@ class Group(Creating, Visiting):
         Raises
         ------
         ValueError
-            It is null.
+            It is null, or one of the real h5py.
         KeyError
             Its object is gone.
         """
         session = self._id.check_for_name()
         if not reference:
             raise DefinitionError("Invalid HDF5 object reference: it is null")
+        if not hasattr(reference, "path"):
+            raise DefinitionError("Invalid HDF5 object reference: it is of an HDF5 file; use it with that file")
         with session.lock:
             session.check_open()
             return self._wrap(paths.find(session.defs.tree.root, reference.path))

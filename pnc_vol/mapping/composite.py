@@ -28,7 +28,7 @@ from pnc_vol.mapping.references import Reference, RegionReference
 if TYPE_CHECKING:
     from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["Part", "add_parts", "conform", "is_ragged", "parts_of", "ragged_base", "rows_of"]
+__all__ = ["Part", "add_parts", "conform", "is_ragged", "parts_of", "ragged_base", "references", "rows_of"]
 
 _TEXT = string_dtype()
 
@@ -119,7 +119,7 @@ def conform(values: Any, dt: Dtype) -> NDArray[Any]:
         return rows_of(values, base)
     reference = metadata_of(dt).get("ref")
     if reference is not None:
-        return _references(values, reference)
+        return references(values, reference)
     if dt.subdtype is not None:
         inner, shape = dt.subdtype
         array = conform(values, inner)
@@ -184,11 +184,20 @@ def _loose(dt: Dtype) -> Dtype:
     return np.dtype(kinds)
 
 
-def _references(values: Any, kind: type) -> NDArray[Any]:
+def references(values: Any, kind: type) -> NDArray[Any]:
+    """Return references as an array of objects.
+
+    Raises
+    ------
+    TypeError
+        One is of another kind, or of the real h5py, whose class passes for ours.
+    """
     array = np.asarray(values, dtype=object)
     wanted = RegionReference if kind.__name__ == "RegionReference" else Reference
     if not all(type(item) is wanted or item is None or item == 0 for item in array.ravel().tolist()):
-        raise ConversionError(f"Can't convert an object that is not a {wanted.__name__} to a reference of this kind")
+        raise ConversionError(
+            f"Can't convert an object that is not a {wanted.__name__} of pnc_vol to a reference of this kind"
+        )
     return array
 
 

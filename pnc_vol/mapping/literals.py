@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import CHAR, Attr
-from pnc_vol.mapping.composite import conform, ragged_base
+from pnc_vol.mapping.composite import conform, ragged_base, references
 from pnc_vol.mapping.describe import describe, undescribe
 from pnc_vol.mapping.dtypes import Dtype, check_string_dtype, element_for, metadata_of
 from pnc_vol.mapping.encoding import decode, encode
@@ -122,7 +122,9 @@ def _one(value: Any, dtype: Dtype) -> Any:
         return [] if value is None or not isinstance(value, np.ndarray) else [_one(item, base) for item in value]
     if dtype.subdtype is not None:
         return _listed(value, dtype.subdtype[0], len(dtype.subdtype[1]))
-    if "ref" in metadata_of(dtype):
+    kind = metadata_of(dtype).get("ref")
+    if kind is not None:
+        value = references(value, kind).item()
         if not isinstance(value, Reference):
             return [""]
         return [value.path, value.region] if isinstance(value, RegionReference) else [value.path]

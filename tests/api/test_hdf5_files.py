@@ -117,6 +117,38 @@ def test_copies_come_into_ours(path: str, tmp_path: Path) -> None:
         assert f["text"].asstr()[()].tolist() == ["one", "two"]
 
 
+def test_all_that_holds_references_is_left_out(path: str, tmp_path: Path) -> None:
+    """Also fields of compounds, and rows."""
+    pairs = np.dtype([("to", h5py.ref_dtype), ("n", "i4")])
+    with h5py.File(path, "r+") as source:
+        value = np.zeros(2, pairs)
+        value["to"] = source["g/x"].ref
+        source["g/pairs"], source["t"].attrs["pairs"] = value, value
+        source.create_dataset("g/rows", (2,), h5py.vlen_dtype(h5py.ref_dtype))
+    told = "not copied: /g@to, /g/pairs, /g/rows, /t@pairs; 'pnc-vol convert' keeps"
+    with pnc_vol.File(path, hdf5="pass") as source, pnc_vol.File(tmp_path / "out", "w") as f, pytest.warns(match=told):
+        f.copy(source, f, "all")
+    with pnc_vol.File(tmp_path / "out") as f:
+        assert sorted(f["all/g"]) == ["text", "x"]
+        assert f["all/g/x"].attrs["units"] == "m"
+
+
+def test_references_of_another_library_are_refused(path: str, tmp_path: Path) -> None:
+    with pnc_vol.File(path, hdf5="pass") as source, pnc_vol.File(tmp_path / "out", "w") as f:
+        f["x"] = np.zeros(5)
+        given = source["g"].attrs["to"]
+        pairs = np.array([(given, 1)], [("to", h5py.ref_dtype), ("n", "i4")])
+        for value in (given, pairs, pairs[0]):
+            with pytest.raises(TypeError, match="not a Reference of pnc_vol"):
+                f.attrs["to"] = value
+        for act in (lambda: f[given], lambda: f.get(given)):
+            with pytest.raises(ValueError, match="it is of an HDF5 file"):
+                act()
+        with pytest.raises(TypeError, match=r'dataset of this file, not <HDF5 dataset "t"'):
+            f["x"].dims[0].attach_scale(source["t"])
+        assert dict(f.attrs) == {}
+
+
 @pytest.mark.parametrize("ofd", [OFD, False])
 def test_external_links_lead_into_it(monkeypatch: pytest.MonkeyPatch, path: str, tmp_path: Path, ofd: bool) -> None:
     """Also where files are locked by `flock`, as the HDF5 library does."""
