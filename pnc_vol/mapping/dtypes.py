@@ -19,7 +19,6 @@ import codecs
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
-from math import prod
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -463,7 +462,7 @@ def element_for(dtype: DTypeLike, *, width: int = 1) -> Element:
     TypeError
         A type without an equivalent in HDF5: ``U``, plain ``O``, dates.
     ValueError
-        A string of length 0.
+        A type whose values take no bytes.
 
     Examples
     --------
@@ -489,6 +488,8 @@ def plain_element(dt: Dtype) -> Element:
 
 
 def _element(dt: Dtype) -> Element:
+    if dt.kind == "V" and not dt.itemsize:
+        raise DefinitionError(f"Size must be positive: a value of {dt!r} takes no bytes")
     raw = _raw_element(dt) if dt.kind in "VMm" or dt.metadata or dt.char in "gG" else None
     if raw is not None:
         return raw
@@ -523,7 +524,7 @@ def _raw_element(dt: Dtype) -> Element | None:
         return _bytes(dt, "longdouble")
     if dt.subdtype is not None:
         base, shape = dt.subdtype
-        if base.kind in "iuf" and base.metadata is None and base.itemsize <= 8 and base.str[1:] != "f2" and prod(shape):
+        if base.kind in "iuf" and base.metadata is None and base.itemsize <= 8 and base.str[1:] != "f2":
             # two axes never share a dimension, see `mapping.dimensions`
             book = NameBook()
             names = tuple(book.take(f"array_{n}") for n in shape)

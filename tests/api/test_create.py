@@ -36,7 +36,8 @@ CALLS = """
 ((3,), 'f4', scaleoffset=4) | ((3,), 'S3', scaleoffset=1) | ((3,), 'f4', fillvalue=np.nan)
 ((3,), 'S3', fillvalue='ab') | ((3,), 'S3', fillvalue=b'ab') | ((3,), '?', fillvalue=True)
 ((3,), 'c8', fillvalue=1j) | ((3,), 'f8', maxshape=(3,)) | ((3, 4), 'f8', maxshape=(None, 4))
-((3, 4), 'f8', maxshape=(3, 4)) | ((3, 4), 'f8', maxshape='ab')
+((3, 4), 'f8', maxshape=(3, 4)) | ((3, 4), 'f8', maxshape='ab') | ((2,), 'V0') | ((2,), []) | (None, None, np.void(b''))
+((2,), ('i4', (0,))) | ((2,), [('a', 'i4', (0,))]) | ((2,), [('a', 'V0'), ('b', 'i4')]) | (None, None, h5.Empty('V0'))
 """
 KEYWORDS = """
 maxshape=(None,) | maxshape=2 | maxshape=(2,) | maxshape=(None, None) | maxshape=(30,) | chunks=True

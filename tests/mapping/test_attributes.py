@@ -40,7 +40,8 @@ PLAIN: list[Any] = [
     np.float16(1), np.complex64(1j), np.array(1, ">i4"), np.array([1, 2], ">i4"), np.array([1.5], ">f2"),
     np.array([1j, 2], ">c8"), 2**63, 2**64, -(2**63) - 1, float("nan"), np.zeros(0), np.zeros((2, 0), "i2"),
     np.zeros((1, 1)), np.array([], "S3"), np.array([0, 1], ENUM), np.array(1, ENUM), np.datetime64("2020-01-01"),
-    E("f8"), E("S3"), E(bool), E(ENUM), E(TEXT), E("c8"),
+    E("f8"), E("S3"), E(bool), E(ENUM), E(TEXT), E("c8"), np.void(b""), np.zeros(2, []),
+    np.zeros(2, [("a", "V0"), ("b", "i4")]),
 ]  # fmt: skip
 AS_TYPE: list[tuple[Any, Any]] = [
     ("hi", "S5"), ("hi", "S1"), (b"hi", TEXT), (["a", "bb"], "S3"), ("é", "S5"), ("é", h5py.string_dtype("ascii")),
