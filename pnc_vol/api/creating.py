@@ -440,8 +440,7 @@ class Creating(HLObject, MutableMappingHDF5):
                 fill_values.fill_parts(node, plan.fillvalue)
             if plan.ignored:
                 node.ignored = dict(plan.ignored)
-            if session.defs.version != 5:
-                session.defs.check_room(node, session.disk)
+            session.defs.check_room(node, session.disk)
             if plan.data is not None and plan.data.size and not session.write_short(node, (), plan.data):
                 from pnc_vol.extents import selection
 

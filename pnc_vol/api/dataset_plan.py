@@ -97,10 +97,23 @@ def _is_simple(dtype: Any) -> bool:
     return type(dtype) is str or (isinstance(dtype, np.dtype) and dtype.kind in "iufS" and dtype.metadata is None)
 
 
+_LARGE = 1 << 32
+"""Elements that a dataset may have in any file, whatever else is in it."""
+
+
 @functools.lru_cache(maxsize=256, typed=True)
 def _plan_alike(shape: Shape, dtype: Any, maxshape: tuple[int | None, ...] | None) -> DatasetPlan:
-    """Return the plan of a dataset without data: programs make many datasets of a few kinds."""
-    return _plan(shape, dtype, None, {} if maxshape is None else {"maxshape": maxshape})
+    """Return the plan of a dataset without data: programs make many datasets of a few kinds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A mistake, or so many elements that the file has to be asked whether it can hold them.
+    """
+    found = _plan(shape, dtype, None, {} if maxshape is None else {"maxshape": maxshape})
+    if prod(n or 1 for n in found.shape or ()) > _LARGE:
+        raise DefinitionError(f"{shape} elements may be too many")
+    return found
 
 
 def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> DatasetPlan:

@@ -8,8 +8,8 @@ Rules
    are kept until something changes.
 2. The cost of a change of attributes, or of the number of records, follows what changed, not what is there. What comes
    of it is the same as if all had been made anew; where that is not sure, all is made anew.
-3. What is posted can be written: the size limits of CDF-1 and CDF-2 are checked when something is defined. Below some
-   size everything fits; above it, the header is laid out as a flush would do it.
+3. What is posted can be written: the size limits of the file's version are checked when something is defined. Below
+   some size everything fits; above it, the header is laid out as a flush would do it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.errors import DefinitionError
 from pnc_vol.format.encode import header_size, take_as_read
 from pnc_vol.format.limits import check_length, check_limits
-from pnc_vol.format.model import Header, data_end, record_vars
+from pnc_vol.format.model import MAX_BYTES, Header, data_end, record_vars
 from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.flatten import Flat, changed, numrecs_for, numrecs_of, to_header
 from pnc_vol.mapping.tree import Changes, DatasetNode, GroupNode, Tree, lengths_of
@@ -30,12 +31,15 @@ from pnc_vol.mapping.tree import Changes, DatasetNode, GroupNode, Tree, lengths_
 if TYPE_CHECKING:
     from pnc_vol.extents.decomposition import Decomposition
 
-__all__ = ["Definitions"]
+__all__ = ["FEW_RECORDS", "Definitions"]
+
+FEW_RECORDS = (1 << 31) - 1
+"""Records that every version can count."""
 
 _LEAST_RESERVE = 4096
 
-_SURELY = 1 << 30
-"""Bytes that every version can hold, whatever variables they are in."""
+_SURELY = {1: 1 << 30, 2: 1 << 30, 5: 1 << 62}
+"""Bytes that a version can hold, whatever variables they are in."""
 
 
 class Definitions:
@@ -293,23 +297,26 @@ class Definitions:
         DefinitionError
             Naming the variable that is too large or would begin too far, and the version that could hold it.
         """
-        if self.version == 5:
-            return
         if self.size_used < 0:
             self.size_used = data_end(disk.header) if disk.header.vars else 0
         self.size_used += _nbytes(node)
-        if self.size_used >= _SURELY:
+        if self.size_used >= _SURELY[self.version]:
             self.lay_out(self.make_header(), disk)
+        if node.is_record and node.shape and node.shape[0] > FEW_RECORDS:
+            self.check_records(node, node.shape[0])
 
     def check_records(self, node: DatasetNode, records: int) -> None:
-        """Refuse more records than the file's version can count.
+        """Refuse more records than the file's version can count, or than a file can hold.
 
         Raises
         ------
         DefinitionError
         """
-        if self.version != 5:
-            check_length(f"{node.path} with {records} records: the record dimension", records, self.version)
+        what = f"{node.path} with {records} records"
+        check_length(f"{what}: the record dimension", records, self.version)
+        nbytes = records * sum(_nbytes(one) for one in self.tree.datasets.values() if one.is_record)
+        if nbytes > MAX_BYTES:
+            raise DefinitionError(f"{what}: all records together have {nbytes} bytes; a file holds {MAX_BYTES}.")
 
     @property
     def dirty(self) -> bool:

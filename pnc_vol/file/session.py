@@ -26,7 +26,7 @@ from weakref import WeakSet
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.errors import ClosedFileError, ForkedFileError, RequestFailure
-from pnc_vol.file.definitions import Definitions
+from pnc_vol.file.definitions import FEW_RECORDS, Definitions
 from pnc_vol.file.epochs import Epochs
 from pnc_vol.file.requests import Posted
 from pnc_vol.flush.execute import Executed
@@ -293,11 +293,11 @@ class Session(ABC):
         Raises
         ------
         DefinitionError
-            The file's version cannot count them.
+            The file's version cannot count them, or no file can hold them.
         """
         shape, disk, defs = node.shape, self.disk, self.defs
         assert shape
-        if defs.version != 5:
+        if records > FEW_RECORDS:
             defs.check_records(node, records)
         if not disk.created and shape[0] < disk.layout.header.numrecs and node.uid not in disk.filled:
             # A process that was killed, or another program, may have left anything in the records that it had not.

@@ -171,6 +171,27 @@ def test_what_the_format_cannot_hold_is_refused_at_once(tmp_path: pathlib.Path, 
         assert f["kept"][()].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("shape", [(2**62, 2**10), (2**60,), (2**63,), (2**61, 4)], ids=str)
+@pytest.mark.parametrize("dtype", ["f8", "S9", [("a", "f8"), ("b", "f8")]], ids=str)
+def test_what_no_file_can_hold_is_refused_at_once(tmp_path: pathlib.Path, shape: tuple[int, ...], dtype: Any) -> None:
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["kept"] = [1, 2]
+        grows = f.create_dataset("grows", (1, 1), dtype, maxshape=(None, None))
+        for limits in (None, (None, *shape[1:])):
+            with pytest.raises(ValueError, match=r"CDF-5 holds|a file holds"):
+                f.create_dataset("new", shape, dtype, maxshape=limits)
+        for size, axis in ((2**60, 0), (2**63, 0), (2**60, 1)):
+            with pytest.raises(ValueError, match=r"CDF-5 holds|a file holds"):
+                grows.resize(size, axis=axis)
+        with pytest.raises(ValueError, match=r"CDF-5 holds|a file holds"):
+            grows.resize((2**60, 1))
+        assert sorted(f) == ["grows", "kept"]
+        assert grows.shape == (1, 1)
+    with pnc_vol.File(path) as f:
+        assert f["kept"][()].tolist() == [1, 2]
+
+
 def test_pythons_integers_are_attributes_in_every_format(tmp_path: pathlib.Path) -> None:
     values = {"one": 5, "list": [1, -2], "matrix": [[1, 2], [3, 4]], "most": 2**31 - 1, "least": -(2**31), "true": True}
     for version, dtype in (("CDF-1", "i4"), ("CDF-2", "i4"), ("CDF-5", "i8")):
