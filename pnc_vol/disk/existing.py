@@ -32,7 +32,6 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError, NeedBytes, NotCDFError
 from pnc_vol.extents.model import one_extent
 from pnc_vol.format.decode import Decoded, decode
-from pnc_vol.format.limits import MAX_HEADER_BYTES
 from pnc_vol.format.model import WIDTHS, Attr
 from pnc_vol.format.source import DecodingHints
 from pnc_vol.system import System
@@ -43,7 +42,7 @@ __all__ = ["Existing", "header_of", "open_existing", "replaced_too_often", "unch
 _AT_ONCE = 10
 """Of these, those without a pause before them."""
 _PAUSE = 0.001
-_FIRST_READ, _PIECE = 64 << 10, 16 << 20
+_FIRST_READ, _PIECE, _READ_AHEAD = 64 << 10, 16 << 20, 64 << 20
 
 
 class Existing(NamedTuple):
@@ -241,7 +240,7 @@ def _parsed(
             decoded = decode(data, file_size=max(size, len(instead or b"")), hints=DecodingHints(known, part=first))
         except NeedBytes as need:
             # Reading costs less than decoding anew what is known already.
-            wanted, first = min(size, max(need.nbytes, min(16 * wanted, MAX_HEADER_BYTES))), False
+            wanted, first = min(size, max(need.nbytes, min(16 * wanted, _READ_AHEAD))), False
             continue
         except NotCDFError as error:
             text = f"{path}: {says_what(kind_by(read, size)) or error}"

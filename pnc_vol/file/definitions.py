@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.encode import header_size, take_as_read
-from pnc_vol.format.limits import check_length, check_limits
+from pnc_vol.format.limits import MAX_HEADER_BYTES, check_length, check_limits
 from pnc_vol.format.model import MAX_BYTES, Header, data_end, record_vars
 from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.flatten import Flat, changed, numrecs_for, numrecs_of, to_header
@@ -246,6 +246,11 @@ class Definitions:
             return known[1]
         # the header of a set of files is in none of them
         size = 0 if layout.several_files else header_size(flat.header)
+        if size > MAX_HEADER_BYTES:
+            raise DefinitionError(
+                f"The header, with all attributes, has {size} bytes; at most {MAX_HEADER_BYTES} are read again. Make "
+                "datasets of long attributes."
+            )
         reserve = layout.options.header_reserve
         if reserve is None:
             # A file whose first flush is the close is complete, and packed; one that is flushed while it is open will

@@ -284,8 +284,8 @@ def _refuse_size(header: Header, i: int, size: int) -> None:
 
 MAX_NAME = 256
 """Bytes of the longest name (NC_MAX_NAME)."""
-MAX_HEADER_BYTES = 64 << 20
-"""Longest header that is decoded unless asked otherwise, in bytes."""
+MAX_HEADER_BYTES = 1 << 30
+"""Longest header that is written, and that is decoded unless asked otherwise, in bytes."""
 
 _FIRST = r"[A-Za-z0-9_]|[^\x00-\x7f]"
 _FORBIDDEN = r"[\x00-\x1f\x7f/]"

@@ -205,3 +205,31 @@ def test_a_header_as_long_as_a_large_file_is_held_once(tmp_path: pathlib.Path) -
     finally:
         tracemalloc.stop()
     assert most < 3.5 * size
+
+
+def test_a_header_of_any_length_that_is_written_is_read(tmp_path: pathlib.Path) -> None:
+    path, long = tmp_path / "a.nc", np.arange(9 << 20, dtype="f8")
+    with pnc_vol.File(path, "w") as f:
+        f.attrs["long"], f["x"] = long, [1, 2]
+    with pnc_vol.File(path, "r+") as f:
+        # its new header goes through the journal
+        f["x"].attrs["more"] = 1
+        f.flush()
+        f["y"] = [3]
+    with pnc_vol.File(path) as f:
+        assert np.array_equal(f.attrs["long"], long)
+        assert (f["x"][1], f["x"].attrs["more"], f["y"][0]) == (2, 1, 3)
+
+
+def test_a_header_that_would_not_be_read_again_is_not_written(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pnc_vol.file.definitions.MAX_HEADER_BYTES", 2000)
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        f["x"] = [1]
+        f.attrs["long"] = np.arange(1000)
+        with pytest.raises(ValueError, match=r"has 8\d\d\d bytes; at most 2000 are read again"):
+            f.flush()
+        del f.attrs["long"]
+    with pnc_vol.File(tmp_path / "a.nc") as f:
+        assert f["x"][0] == 1
