@@ -490,6 +490,9 @@ def plain_element(dt: Dtype) -> Element:
 def _element(dt: Dtype) -> Element:
     if dt.kind == "V" and not dt.itemsize:
         raise DefinitionError(f"Size must be positive: a value of {dt!r} takes no bytes")
+    if dt.type is np.record:
+        # only how numpy shows values, which no file keeps
+        dt = np.dtype((np.void, dt))
     raw = _raw_element(dt) if dt.kind in "VMm" or dt.metadata or dt.char in "gG" else None
     if raw is not None:
         return raw
@@ -552,6 +555,8 @@ def _enum_element(dt: Dtype, members: dict[str, int]) -> Element:
     limits = np.iinfo(dt)
     clean = {str(name): int(value) for name, value in members.items()}
     for name, value in clean.items():
+        # what the file cannot hold is an error here, not at a flush
+        name.encode("utf-8", "surrogateescape")
         if not limits.min <= value <= limits.max:
             raise DefinitionError(f"enum member {name!r} = {value} does not fit its base type {np.dtype(dt.str)!r}")
     shown = with_metadata(dt.str, {"enum": clean})

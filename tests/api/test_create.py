@@ -38,6 +38,7 @@ CALLS = """
 ((3,), 'c8', fillvalue=1j) | ((3,), 'f8', maxshape=(3,)) | ((3, 4), 'f8', maxshape=(None, 4))
 ((3, 4), 'f8', maxshape=(3, 4)) | ((3, 4), 'f8', maxshape='ab') | ((2,), 'V0') | ((2,), []) | (None, None, np.void(b''))
 ((2,), ('i4', (0,))) | ((2,), [('a', 'i4', (0,))]) | ((2,), [('a', 'V0'), ('b', 'i4')]) | (None, None, h5.Empty('V0'))
+((2,), h5.enum_dtype({chr(0xD800): 1}))
 """
 KEYWORDS = """
 maxshape=(None,) | maxshape=2 | maxshape=(2,) | maxshape=(None, None) | maxshape=(30,) | chunks=True

@@ -239,6 +239,16 @@ def test_parts_that_do_not_fit_are_plain_variables(tmp_path: pathlib.Path) -> No
         assert f["obs"].shape == ()
 
 
+def test_records_of_numpy_are_read_as_other_compounds(impl: Any) -> None:
+    """Before a flush, too."""
+    records = np.rec.array([(1, b"a"), (2, b"b")], dtype=[("a", "i4"), ("b", "S1")])
+    with impl.open("w") as f:
+        f["x"] = f.attrs["x"] = records
+        for found in (f["x"], f["x"][:], f["x"][1], f.attrs["x"]):
+            assert found.dtype.type is np.void
+        assert f["x"][:].tolist() == records.tolist()
+
+
 def test_copies_between_files(impl: Any, tmp_path: pathlib.Path) -> None:
     with impl.open("w") as f:
         f["c"] = np.array([(1, b"a"), (2, b"b")], [("a", "i4"), ("b", "S1")])
