@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -215,6 +216,9 @@ def open_other(
     problem : why it cannot be opened, None if links may not lead to a file that is there.
     """
     handle = oid.handle
+    if "\0" in filename:
+        # no file has such a name, which the system takes for a mistake of the program
+        return None, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     file_class, options = class_of("file"), handle.session.options
     problem: Exception | None = None
     refused = False

@@ -214,6 +214,17 @@ def test_links_in_circles_end(tmp_path: pathlib.Path) -> None:
 # ------------------------------------------------------------------------------------------- where links may lead
 
 
+def test_a_link_to_a_name_that_no_file_can_have_leads_nowhere(impl: Any) -> None:
+    with impl.open("w") as f:
+        f["link"] = impl.h5.ExternalLink("a\0b", "/x")
+        f["x"] = 1
+    with impl.open() as f:
+        assert [name for name, found in f.items() if found is None] == ["link"]
+        assert f.get("link", 5) == 5
+        with pytest.raises(KeyError, match="Unable to"):
+            f["link"]
+
+
 def test_circles_of_external_links_end(tmp_path):
     for name, other in (("a.nc", "b.nc"), ("b.nc", "a.nc")):
         with pnc_vol.File(tmp_path / name, "w") as f:
