@@ -247,7 +247,8 @@ def _element(variable: xarray.Variable, attrs: dict[str, Any]) -> Element:
         if members:
             return element_for(np.dtype(dtype.str, metadata={"enum": dict(members)}))
     try:
-        return element_for(np.dtype(dtype.str))
+        # an order of bytes needs a marker, and no reader of NetCDF asks for it; `str` of a compound has no fields
+        return element_for(np.dtype(dtype.newbyteorder("=").str if dtype.names is None else object))
     except TypeError as error:
         raise ValueError(f"unsupported dtype for a NetCDF variable: {dtype}") from error
 
@@ -272,6 +273,9 @@ def attribute(value: Any) -> Any:
             return np.bytes_(value)
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         return str(value) if value.ndim == 0 else value.astype(object)
+    if isinstance(value, np.ndarray):
+        # see `_element`
+        return value.astype(value.dtype.newbyteorder("="), copy=False)
     if isinstance(value, str):
         return str(value)
     if value is None or isinstance(value, Mapping):

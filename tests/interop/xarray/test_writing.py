@@ -12,6 +12,7 @@ from typing import Any
 import netCDF4
 import numpy as np
 import pytest
+from programs import tool
 
 import pnc_vol
 from pnc_vol.testing.mpi import missing, run_mpi
@@ -110,6 +111,21 @@ def test_regions(tmp_path: Path) -> None:
     assert np.array_equal(ours(path)["t"], expected)
 
 
+def test_nothing_tells_in_what_order_the_bytes_were(tmp_path: Path) -> None:
+    """Scipy reads NetCDF with the order of bytes that the file has."""
+    levels = np.array([0, 9], ">i2")
+    t = xr.Variable(("time", "x"), np.array([[1, 2], [3, np.nan]], ">f4"), {"levels": levels})
+    t.encoding = {"dtype": np.dtype(">i2"), "_FillValue": -1}
+    ds = xr.Dataset({"t": t, "x": np.array([1, 2], ">i4")}, attrs={"levels": levels})
+    for chunks in ({}, {"time": 1}):
+        pnc_vol.to_netcdf(ds.chunk(chunks) if chunks else ds, tmp_path / "a.nc", unlimited_dims="time")
+        assert "pnc_vol" not in tool("ncdump", "-h", tmp_path / "a.nc")
+        found = ours(tmp_path / "a.nc")
+        assert np.array_equal(found["t"], ds["t"], equal_nan=True)
+        assert found["t"].encoding["dtype"].isnative
+        assert found.attrs["levels"].tolist() == [0, 9]
+
+
 def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     ds = days(0, 1)
@@ -121,6 +137,8 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
         pnc_vol.to_netcdf(ds.assign_attrs(x={}), path)
     with pytest.raises(TypeError, match="DataArray or DataTree is needed"):
         pnc_vol.to_netcdf([1], path)
+    with pytest.raises(ValueError, match=r"unsupported dtype for a NetCDF variable: \[\('k'"):
+        pnc_vol.to_netcdf(xr.Dataset({"pairs": ("x", np.zeros(2, [("k", "i4")]))}), path)
     with pytest.raises(TypeError, match="colour"):
         pnc_vol.to_netcdf(ds, path, colour="red")
     with pytest.warns(pnc_vol.PncVolWarning, match="without compression"):
