@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pnc_vol
@@ -85,3 +87,38 @@ def test_representations(impl: Any) -> None:
     kind = "" if impl.ours else "HDF5 "
     assert repr(dims) == f"<Dimensions of closed {kind}dataset>"
     assert repr(axis) == f"<Dimension of closed {kind}dataset>"
+
+
+def attached(dataset: Any) -> list[list[str]]:
+    return [[scale.name for scale in axis.values()] for axis in dataset.dims]
+
+
+def test_a_copy_within_the_file_keeps_its_scales(impl: Any) -> None:
+    with impl.open("w") as f:
+        f["t"] = np.arange(3.0)
+        f["g/r"] = np.arange(2)
+        f["g/v"] = np.zeros((3, 2))
+        for axis, name in enumerate(("t", "g/r")):
+            f[name].make_scale(name)
+            f["g/v"].dims[axis].attach_scale(f[name])
+        f.copy("g/v", "v2")
+        f.copy("g", "g2")
+        f.copy("g/v", "bare", without_attrs=True)
+    with impl.open() as f:
+        for name in ("g/v", "v2", "g2/v"):
+            assert attached(f[name]) == [["/t"], ["/g/r"]]
+        assert attached(f["bare"]) == [[], []]
+
+
+def test_a_copy_into_another_file_has_the_scales_that_come_along(tmp_path: pathlib.Path) -> None:
+    """h5py leaves references that lead nowhere."""
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f, pnc_vol.File(tmp_path / "b.nc", "w") as other:
+        for name, of in (("t", "g/x"), ("g/y", "g/x")):
+            f[name] = np.arange(3.0)
+            f[name].make_scale(name)
+            f.require_dataset(of, (3, 3), "f4").dims[name == "g/y"].attach_scale(f[name])
+        f.copy("g", other)
+        f.copy("/", other, "all")
+    with pnc_vol.File(tmp_path / "b.nc") as f:
+        assert attached(f["g/x"]) == [[], ["/g/y"]]
+        assert attached(f["all/g/x"]) == [["/all/t"], ["/all/g/y"]]

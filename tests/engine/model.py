@@ -235,6 +235,7 @@ class Data:
             self.attached,
             labels=dict(self.labels),
             targets=list(self.targets),
+            scales=list(self.scales),
         )
 
 
