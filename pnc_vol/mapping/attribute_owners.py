@@ -55,8 +55,9 @@ def with_fill(fill: bytes, element: Element, written: tuple[Attr, ...], marker: 
     fill = fill[: element.itemsize].ljust(element.itemsize, b"\0")
     stored = next((attr for attr in written if attr.name == conventions.FILL), None)
     wanted = conventions.fill_attr(fill, element)
-    if stored is None and wanted is not None:
-        return (*written, wanted)
+    if stored is None and (wanted is not None or not any(fill)):
+        # zeros are what a dataset without a fill value has
+        return written if wanted is None else (*written, wanted)
     if stored != wanted or wanted is None:
         marker["fill"] = fill.rstrip(b"\0").hex()
     return written
