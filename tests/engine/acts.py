@@ -27,6 +27,7 @@ from model import (
     KINDS,
     NUMBERS,
     REFERENCES,
+    Blocks,
     Data,
     Impossible,
     Model,
@@ -126,7 +127,7 @@ def some_shape(chance: random.Random) -> tuple[int, ...]:
 
 
 def some_index(chance: random.Random, shape: tuple[int, ...]) -> Any:
-    """An index that both h5py and numpy take."""
+    """An index that h5py takes."""
     if not shape:
         return ()
     if chance.random() < 0.25:
@@ -134,7 +135,7 @@ def some_index(chance: random.Random, shape: tuple[int, ...]) -> Any:
     parts: list[Any] = []
     listed = False
     for n in shape:
-        way = chance.randrange(6)
+        way = chance.randrange(7)
         low = chance.randint(0, n)
         high = chance.randint(low, n)
         if way == 0 and n:
@@ -146,6 +147,12 @@ def some_index(chance: random.Random, shape: tuple[int, ...]) -> Any:
             parts.append(sorted(chance.sample(range(n), chance.randint(1, min(n, 4)))))
         elif way == 3:
             parts.append(slice(None))
+        elif way == 4 and n and not listed:
+            listed = True
+            start, block = chance.randrange(n), chance.randint(1, 3)
+            stride, count = block + chance.randrange(3), chance.choice((None, 1, 2, 3))
+            parts.append(Blocks(start, stride, count, min(block, n - start)))
+            need((count or 1) <= (n - start - parts[-1].block) // stride + 1)
         else:
             parts.append(slice(low, high))
     return tuple(parts)

@@ -14,8 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 from modelling import COMPOUND, outer
+
+import pnc_vol
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -128,6 +131,10 @@ def _objects(items: list[Any], shape: Shape) -> Array:
     return made.reshape(shape)
 
 
+class Blocks(pnc_vol.MultiBlockSlice, h5py.MultiBlockSlice):
+    """Blocks of elements as an index of both libraries."""
+
+
 def cells(shape: Shape, at: Any) -> Array:
     """Flat numbers of the elements that an index selects, in the shape of the selection.
 
@@ -139,9 +146,17 @@ def cells(shape: Shape, at: Any) -> Array:
     try:
         if isinstance(at, np.ndarray) and at.dtype == bool and at.shape == shape:
             return np.flatnonzero(at)
+        if isinstance(at, tuple):
+            at = tuple(_listed(part, shape[i]) if isinstance(part, Blocks) else part for i, part in enumerate(at))
         return np.asarray(outer(np.arange(math.prod(shape)).reshape(shape), at))
     except (IndexError, ValueError, TypeError) as error:
         raise Impossible(str(error)) from None
+
+
+def _listed(blocks: Blocks, n: int) -> list[int]:
+    """The elements of an axis that blocks select."""
+    start, stride, count, block = blocks.indices(n)
+    return [start + stride * i + j for i in range(count) for j in range(block)]
 
 
 @dataclass
