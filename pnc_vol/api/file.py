@@ -316,7 +316,8 @@ class File(RequestsOfFile):
         opening = _opening(comm, keywords=kwds, hints=hints, info=info)
         handle = opening.open_handle(opening.Given(name, mode, driver, comm, info, hints, h5, kwds))
         session = handle.session
-        if session.disk.created and (get_config().track_order if track_order is None else track_order):
+        first = session.disk.created and handle.ref.last
+        if first and (get_config().track_order if track_order is None else track_order):
             session.defs.tree.root.order = {}
             session.defs.tree.touch()
         super().__init__(FileID(handle, session.defs.tree.root))

@@ -37,6 +37,15 @@ def test_each_pair_of_modes(both: Any, first: str, second: str) -> None:
     both.same("g.close(); bool(g); k = h5.File(path + '2', 'r'); list(k); k.close()")
 
 
+@pytest.mark.parametrize("tracked", [True, False])
+def test_the_order_of_names_is_that_of_the_handle_that_created_the_file(impl: Any, tracked: bool) -> None:
+    with impl.open("w", track_order=tracked) as f:
+        f["z"], f["a"] = 1, 2
+        impl.open("r+", track_order=True).close()
+        f["k"] = 3
+        assert list(f) == (["z", "a", "k"] if tracked else ["a", "k", "z"])
+
+
 @pytest.mark.parametrize("first", ["w", "r+", "a"])
 def test_what_is_not_flushed_is_seen(impl: Any, first: str) -> None:
     if first != "w":
