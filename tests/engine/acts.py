@@ -32,6 +32,7 @@ from model import (
     Impossible,
     Model,
     Named,
+    Tracked,
     Values,
     cells,
     dtype_of,
@@ -230,13 +231,13 @@ class group:
     """`create_group`."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        return {"path": new_name(chance, model)}
+        return {"path": new_name(chance, model), "tracked": chance.random() < 0.4}
 
-    def effect(model: Model, path: str) -> None:
-        model.add(path, {})
+    def effect(model: Model, path: str, tracked: bool) -> None:
+        model.add(path, Tracked() if tracked else {})
 
-    def do(run: Any, expected: Any, path: str) -> None:
-        run.f.create_group(path)
+    def do(run: Any, expected: Any, path: str, tracked: bool) -> None:
+        run.f.create_group(path, track_order=tracked)
 
 
 @act(9)
@@ -257,19 +258,24 @@ class create:
         fill = 7 if kind in NUMBERS and chance.random() < 0.4 else None
         values = Values(chance.randrange(97), shape, kind) if chance.random() < 0.4 else None
         return {"path": new_name(chance, model), "kind": kind, "shape": shape, "maxshape": maxshape, "fill": fill,
-                "values": values}  # fmt: skip
+                "values": values, "tracked": chance.random() < 0.3}  # fmt: skip
 
-    def effect(model: Model, path: str, kind: str, shape: Any, maxshape: Any, fill: Any, values: Any) -> None:
-        made = new_data(kind, shape, maxshape, fill)
+    def effect(
+        model: Model, path: str, kind: str, shape: Any, maxshape: Any, fill: Any, values: Any, tracked: bool
+    ) -> None:
+        made = new_data(kind, shape, maxshape, fill, tracked=tracked)
         if values is not None:
             made.put(..., values.array)
         model.add(path, made)
 
-    def do(run: Any, expected: Any, path: str, kind: str, shape: Any, maxshape: Any, fill: Any, values: Any) -> None:
+    def do(
+        run: Any, expected: Any, path: str, kind: str, shape: Any, maxshape: Any, fill: Any, values: Any, tracked: bool
+    ) -> None:
         more: Args = {} if maxshape is None else {"maxshape": maxshape}
         more |= {} if fill is None else {"fillvalue": fill}
         more |= {} if values is None else {"data": run.given(values)}
         more |= {"fill_time": "alloc"} if run.twin else {}
+        more |= {"track_order": True} if tracked else {}
         run.f.create_dataset(path, shape, dtype_of(run.h, kind), **more)
         if values is not None:
             run.settle()
@@ -439,6 +445,8 @@ class attribute:
             old = attrs[key]
             need(numbers and isinstance(old, np.ndarray) and old.dtype.str[1:] in NUMBERS and old.shape == array.shape)
             array = array.astype(old.dtype)
+        else:
+            attrs.pop(key, None)  # what is written over is the last one
         attrs[key] = array
 
     def do(run: Any, expected: Any, path: str, key: str, value: Any, way: str) -> None:
@@ -582,7 +590,7 @@ class like:
         data = model.data(other)
         # of an empty dataset with a limit, both libraries find the chunks too long
         need(numeric(data) and 0 not in data.shape)
-        model.add(path, new_data(data.kind, data.shape, data.maxshape, data.fill))
+        model.add(path, new_data(data.kind, data.shape, data.maxshape, data.fill, tracked=data.tracked))
 
     def do(run: Any, expected: Any, path: str, other: str) -> None:
         more: Args = {"fill_time": "alloc"} if run.twin else {}
@@ -623,7 +631,8 @@ class external:
     """A link into another file; where none is followed, its use is refused."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        need(in_file(config))
+        # a layout in the environment is that of all files, and the other file has no raw files
+        need(in_file(config) and (config["layout"], config["said"]) != ("rawfiles", "environment"))
         return {"path": new_name(chance, model), "followed": config["external_links"] != "none"}
 
     def effect(model: Model, path: str, followed: bool) -> Any:

@@ -31,7 +31,7 @@ from crash.examining import states_of
 from crash.recording import Rebuilt, Recorder
 from crash.states import State
 from interrupts import Interrupts
-from options import in_file, refusal
+from options import in_file, put_into_environment, refusal
 from promises import Moment
 from run import Loads, Program, Run, Twinned, Wrong, execute, inside, left, said, same_bytes, twin
 
@@ -388,6 +388,7 @@ class Trouble:
         run.kept.clear()
         run.f = None
         gc.collect()
+        put_into_environment({})
         # a file that the collector found in the frames of an error is closed by the next call that opens one
         pnc_vol.File("next.nc", "w", driver="memory").close()
         if program.config["deferred"]:

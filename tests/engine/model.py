@@ -167,6 +167,7 @@ class Data:
     posted : bool[shape], elements that were posted since the last flush.
     cost : int, bytes that these posts take at most, with what describes them.
     attached : bool, scales are attached to it, so that it cannot become one.
+    tracked : bool, attributes are listed in the order of their creation.
     labels : dict, of axes.
     scales : list of Data, attached to the first axis.
     targets : list, of each reference the path of the object to which it leads, and the object.
@@ -181,6 +182,7 @@ class Data:
     scale: bool = False
     attached: bool = False
     cost: int = 0
+    tracked: bool = False
     labels: dict[int, str] = field(default_factory=dict)
     scales: list[Data] = field(default_factory=list)
     targets: list[tuple[str, Any]] = field(default_factory=list)
@@ -248,10 +250,18 @@ class Data:
             np.ones(self.shape, bool),
             self.scale,
             self.attached,
+            tracked=self.tracked,
             labels=dict(self.labels),
             targets=list(self.targets),
             scales=list(self.scales),
         )
+
+
+class Tracked(dict[str, Any]):
+    """The attributes of a group whose members and attributes are listed in the order of their creation."""
+
+    def copy(self) -> Tracked:
+        return Tracked(self)
 
 
 class Named(dict[str, Any]):
@@ -268,9 +278,9 @@ class Named(dict[str, Any]):
         return Named(self.kind, self)
 
 
-def new_data(kind: str, shape: Shape, maxshape: Any, fill: Any) -> Data:
+def new_data(kind: str, shape: Shape, maxshape: Any, fill: Any, *, tracked: bool = False) -> Data:
     """A dataset that nobody has written to."""
-    made = Data(kind, Values(0, shape, kind).array, maxshape or shape, fill)
+    made = Data(kind, Values(0, shape, kind).array, maxshape or shape, fill, tracked=tracked)
     made.values, made.posted = made.empty(shape), np.zeros(shape, bool)
     return made
 
@@ -283,11 +293,13 @@ class Model:
         links are two paths of one object. The root is "".
     waiting : expected values of posted reads, by their number.
     swmr : bool, this session has the flag.
+    tracked : bool, names and attributes of the root are listed in the order of their creation.
     """
 
     objects: dict[str, Any] = field(default_factory=lambda: {"": {}})
     waiting: dict[int, Array] = field(default_factory=dict)
     swmr: bool = False
+    tracked: bool = False
 
     def data(self, path: str) -> Data:
         found = self.objects.get(path)
@@ -394,6 +406,20 @@ def references_difference(f: Any, got: Any, found: Data, model: Model) -> str:
     return ""
 
 
+def order_difference(h: Any, there: Any, path: str, model: Model) -> str:
+    """Where names of members or of attributes are not in their order; "" if they are."""
+    found = model.objects[path]
+    tracked = found.tracked if isinstance(found, Data) else isinstance(found, Tracked) or (not path and model.tracked)
+    if isinstance(found, Named) or not (tracked or h is pnc_vol):
+        return ""  # of groups on the way to something HDF5 orders members as their parent, and attributes by name
+    members = [one.rpartition("/")[2] for one in model.objects if one and one.rpartition("/")[0] == path]
+    for got, wanted in (list(there) if members else [], members), (list(there.attrs), list(model.attrs(path))):
+        shown = [name for name in got if name in wanted]
+        if shown != (wanted if tracked else sorted(wanted)):
+            return f"{path or '/'} lists {shown}, not {wanted} ({tracked=})"
+    return ""
+
+
 def whole_difference(h: Any, f: Any, model: Model) -> str:
     """Where a file is not the model: names, kinds, shapes, values, attributes."""
     names = [path for path, _ in objects_of(h, f)]
@@ -407,6 +433,8 @@ def whole_difference(h: Any, f: Any, model: Model) -> str:
                 return f"{path} is {link!r}, not a link to {found}"
             continue
         there = f[path or "/"]
+        if wrong := order_difference(h, there, path, model):
+            return wrong
         known = h.Dataset if isinstance(found, Data) else h.Datatype if isinstance(found, Named) else h.Group
         if not isinstance(there, known):
             return f"{path} is {there!r}"

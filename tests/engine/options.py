@@ -93,7 +93,7 @@ OPTIONS: dict[str, Option] = {
         Option("ordered", (False, True)),
         Option("separator", ("_", "..")),
         Option("strict", (False, True)),
-        Option("said", ("keywords", "hints", "file"), "", in_file),
+        Option("said", ("keywords", "hints", "info", "environment", "file"), "", in_file),
         Option("created", ("w", "x", "w-", "a"), "", in_file),
         Option("on_overflow", ("raise", "clip")),
         Option("external_links", ("below", "any", "none"), "keyword", in_file),
@@ -283,13 +283,18 @@ def arguments(config: Config, folder: str, mode: str = "w") -> dict[str, Any]:
         hints |= {"e10_cache": "coherent"} if cache == "coherent" else {"e10_cache_flush_flag": cache}
     if on_ranks(config):
         given["collective_timeout"] = 60
-    if config["said"] == "hints":
-        hints |= as_hints(given)
-    if config["said"] == "file":
-        as_hints(given)
+    if config["said"] != "keywords":
+        others = as_hints(given)
+        hints |= others if config["said"] != "file" else {}
     if config["deferred"] or config["said"] == "file":
         given["hints_file"] = os.path.join(folder, "hints.json")
-    return given | ({"hints": hints} if hints else {})
+    way = config["said"] if config["said"] in ("info", "environment") else "hints"
+    return given | ({way: hints} if hints else {})
+
+
+def put_into_environment(given: Config) -> None:
+    """Take out of the keywords of `File` those hints that are in the environment, and put them there."""
+    os.environ["PNC_VOL_HINTS"] = ";".join(f"{name}={value}" for name, value in given.pop("environment", {}).items())
 
 
 HINTS = {
@@ -303,7 +308,8 @@ HINTS = {
 
 def as_hints(given: dict[str, Any]) -> dict[str, str]:
     """Take out those keywords that are hints as well; these hints."""
-    return {HINTS[name]: str(given.pop(name)).lower() for name in HINTS if name in given}
+    found = {HINTS[name]: given.pop(name) for name in HINTS if name in given}
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
 
 
 def hints_file(config: Config, folder: str) -> str:
@@ -326,6 +332,7 @@ def beside(folder: str) -> None:
 
 def prepare(config: Config, folder: str) -> Any:
     """Make the folders and files that the arguments name; what is to be opened: a path, or a file object."""
+    put_into_environment({})
     if in_file(config):
         beside(folder)
     if cached(config):

@@ -20,7 +20,7 @@ import virtual_ranks
 from acts import ACTS, Step, parts_of
 from crash.promise import Contents, broken, plain
 from model import EMPTY, Data, Impossible, Model, leads_to, objects_of
-from options import arguments, cached, logged, refusal
+from options import arguments, cached, logged, put_into_environment, refusal
 from run import Run, World, Wrong, leftovers
 
 import pnc_vol
@@ -309,12 +309,14 @@ def recovered(run: Run, world: Any, *, by_itself: bool) -> None:
     plain = {"publish": "create", "burst_buf_overwrite": False, "recover": True}
     given = arguments(run.config | plain, run.folder, "r+")
     given |= {} if run.system is None else {"system": run.system}
+    put_into_environment(given)
 
     def by_ranks() -> dict[str, Any]:
         return {} if world is None else {"comm": world.opening(), "driver": given.get("driver", "posix")}
 
     if by_itself:
-        of_replays = {name: given[name] for name in ("hints", "burst_buf_dirname", "system") if name in given}
+        of_replays = {name: given[name] for name in ("burst_buf_dirname", "system") if name in given}
+        of_replays |= {"hints": given[name] for name in ("hints", "info") if name in given}
         pnc_vol.replay(run.place, **of_replays, **by_ranks())
     if run.config["layout"] != "hdf5blob":
         pnc_vol.File(run.place, "r+", **(given | by_ranks())).close()

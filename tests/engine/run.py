@@ -33,7 +33,7 @@ import h5py
 from acts import ACTS, Step
 from interrupts import PACKAGE
 from model import Data, Impossible, Model, Values, difference, whole_difference
-from options import OTHER, Config, arguments, in_file, logged, normal, on_ranks, prepare, refusal
+from options import OTHER, Config, arguments, in_file, logged, normal, on_ranks, prepare, put_into_environment, refusal
 
 import pnc_vol
 from pnc_vol.ranks.mpi_comm import MpiComm
@@ -136,7 +136,7 @@ class Run:
         if like is not None:
             self.shared, self.apart = on_ranks(like), on_ranks(like) or logged(like)
         self.h: Any = pnc_vol
-        self.model = Model()
+        self.model = Model(tracked=config["track_order"])
         self.kept: dict[int, Any] = {}
         if comm is not None:
             self.rank, self.size, self.shared = comm.rank, comm.size, comm.size > 1
@@ -146,6 +146,7 @@ class Run:
 
     def open(self, mode: str) -> Any:
         given = arguments(self.config, self.folder, mode)
+        put_into_environment(given)
         if self.system is not None:
             given["system"] = self.system
         if self.comm is not None:
@@ -278,14 +279,14 @@ class Twin(Run):
 
     twin = True
 
-    def __init__(self) -> None:
-        self.h, self.model, self.kept = h5py, Model(), {}
+    def __init__(self, *, tracked: bool) -> None:
+        self.h, self.model, self.kept, self.tracked = h5py, Model(tracked=tracked), {}, tracked
         self.image: Any = None
         self.f = self.open("w")
 
     def open(self, mode: str) -> Any:
         if mode == "w":
-            return h5py.File("twin.h5", "w", driver="core", backing_store=False)
+            return h5py.File("twin.h5", "w", driver="core", backing_store=False, track_order=self.tracked)
         return h5py.File(self.image, mode)
 
     def end(self, how: str) -> None:
@@ -301,7 +302,7 @@ class Twinned(AssertionError):
 
 def twin(program: Program) -> None:
     """Run a program with h5py; it must agree with the model."""
-    run = Twin()
+    run = Twin(tracked=program.config["track_order"])
     try:
         for step in program.steps:
             if step.args.get("kind") in ("pair", "rows"):
@@ -524,6 +525,7 @@ def attempt(program: Program, work: Callable[[Program, str], Any]) -> str:
         gc.collect()
         return told
     finally:
+        put_into_environment({})
         shutil.rmtree(folder, ignore_errors=True)
     return ""
 

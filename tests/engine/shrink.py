@@ -275,6 +275,8 @@ class Speaking:
         """``run.f = run.open(...)`` has been written down."""
 
     def open(self, mode: str) -> Any:
+        if hints := arguments(self.config, "FOLDER", mode).get("environment"):
+            self.script.add(f"os.environ['PNC_VOL_HINTS'] = ';'.join(map('='.join, {_in_folder(hints)}.items()))")
         target = "other" if mode == "r+" and self._inside_twice else "f"
         self.script.add(
             f"{target} = h5py.File(PATH, {mode!r}{given_text(self.config, mode)}{', comm=comm' * (self.size > 1)})"
@@ -358,7 +360,7 @@ class Speaking:
 def given_text(config: Config, mode: str) -> str:
     """The keywords of `File`, as a script has them."""
     given = arguments(config, "FOLDER", mode)
-    return "".join(f", {name}={_in_folder(value)}" for name, value in given.items())
+    return "".join(f", {name}={_in_folder(value)}" for name, value in given.items() if name != "environment")
 
 
 def _in_folder(value: Any) -> str:
