@@ -21,6 +21,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+import numpy as np
+
 from pnc_vol.disk.journal import is_atomic
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
@@ -83,7 +85,8 @@ def write_header(
     if safe:
         sync_before(comm, disk, counts, "flush sync", replaces=replaces)
     error: BaseException | None = None
-    count_alone = not unnamed and disk.count_alone(new)
+    sure = disk.header_sure
+    count_alone = sure and not unnamed and disk.count_alone(new)
     # Without a look at the bytes of the header, which may be many.
     encoded = old = b"" if count_alone else disk.header_bytes
     try:
@@ -97,22 +100,22 @@ def write_header(
                 disk.driver.write_one(numrecs_bytes(new), 4)
         elif not old or new is not disk.header:
             encoded = encode_after(disk.header, old, new)
-        if encoded is not old or unnamed:
+        if encoded is not old or unnamed or not sure:
             for tell in disk.before_header:
                 tell(encoded)
             if comm.rank == 0:
-                _put(comm, disk, new, encoded, counts, durable=durable, held=held)
+                old = old if sure else _first_bytes(disk.driver, len(encoded))
+                _put(comm, disk, new, old, encoded, counts, durable=durable, held=held)
     except Exception as reason:
         error = reason
         # after an error of the system the old one is in the file again, or a journal is
-        disk.header_sure = not is_interruption(reason)
+        disk.header_sure = sure and not is_interruption(reason)
     try:
         comm.agree("flush header", error=error)
     except Exception as reason:
         _remember(disk, reason)
         disk.layout.note_unknown_bytes()
         raise
-    disk.header_sure = True
     if held and encoded is not old:
         epochs.hold(encoded)
     elif encoded is not old:
@@ -121,6 +124,7 @@ def write_header(
         disk.begins_with(new, encoded)
     elif new is not disk.header:
         disk.counts(new)
+    disk.header_sure = True
     defs.flushed(new)
     if safe:
         sync_before(comm, disk, counts, "flush sync header", replaces=replaces)
@@ -135,14 +139,15 @@ def _put(
     comm: Comm,
     disk: StoredFile,
     new: Header,
+    old: bytes,
     encoded: bytes,
     counts: Counts,
     *,
     durable: bool,
     held: bool,
 ) -> None:
-    """Bring the encoded header into the file, as safely as is asked for; on rank 0."""
-    old, driver, location = disk.header_bytes, disk.driver, disk.location
+    """Bring the encoded header into the file, where `old` is, as safely as is asked for; on rank 0."""
+    driver, location = disk.driver, disk.location
     parts = changed_parts(old, encoded, new)
     if not parts and (location is None or location.at_stake):
         return
@@ -161,6 +166,12 @@ def _put(
         lasting = (durable or disk.lasting) and disk.sync_error is None
         sync = partial(_sync_here, comm, disk, counts) if lasting else None
         location.replace_header(driver, old, encoded, parts, sync=sync)
+
+
+def _first_bytes(driver: Driver, n: int) -> bytes:
+    """Return what a file begins with: after an interruption, the header before or the one that was being written."""
+    found = np.zeros(n, np.uint8)
+    return found[: driver.read_one(found, 0)].tobytes()
 
 
 def order_writes(comm: Comm, driver: Driver, first: Callable[[], None] | None = None) -> None:

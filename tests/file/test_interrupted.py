@@ -11,10 +11,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from interrupts import Interrupts, open_now
+from interrupts import AtCall, Call, Interrupts, open_now
 
 import pnc_vol
 from pnc_vol import File
+from pnc_vol.disk.stored_file import StoredFile
 
 NUMBERS = np.arange(1, 13, dtype="i4").reshape(4, 3)
 PAIRS = np.array([(n, n / 2) for n in range(4)], [("a", "i4"), ("b", "f8")])
@@ -182,3 +183,22 @@ def test_nothing_is_left_over(
         if (found := left(trouble)) != expected:
             wrong[trouble.where] = found
     assert not wrong
+
+
+@pytest.mark.parametrize("act", ["close", "flush"])
+def test_a_header_that_is_in_the_file_and_was_not_noted(tmp_path: Path, act: str) -> None:
+    """It stays whole at the close, or what was defined in it is taken back."""
+    f = pnc_vol.File(tmp_path / "a.nc", "w")
+    f["x"] = NUMBERS
+    f.flush()
+    f["y"], f.attrs["long"] = NUMBERS, "text" * 1000
+    trouble = AtCall(Call(StoredFile.begins_with.__code__, 1), 1, 0, KeyboardInterrupt)
+    with contextlib.suppress(KeyboardInterrupt), trouble:
+        getattr(f, act)()
+    assert trouble.happened
+    if act == "flush":
+        del f["y"], f.attrs["long"]
+    f.close()
+    with pnc_vol.File(tmp_path / "a.nc") as f:
+        assert (list(f), list(f.attrs)) == ((["x", "y"], ["long"]) if act == "close" else (["x"], []))
+        assert f["x"][...].tolist() == NUMBERS.tolist()
