@@ -80,6 +80,8 @@ class Other:
 
         import pnc_vol
 
+        if self.f:
+            self.f.close()  # else the next one would be a handle of the same session
         with pnc_vol.File(place) as f:
             return promises.seen(f)
 
