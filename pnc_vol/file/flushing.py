@@ -290,7 +290,16 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
         describe = partial(differences.described, defs.tree, flat)
         agreement, reported, reads = agree(comm, operation, agreement, definitions, describe, reported, reads)
     if holds or reported:
-        session.epochs.meet(reported, partial(held_ranges.spans_of, batches, layout.maps, new=True))
+        error: BaseException | None = None
+        try:
+            session.epochs.meet(reported, partial(held_ranges.spans_of, batches, layout.maps, new=True))
+        except OSError as reason:
+            error = reason
+        if error is not None and not writes:
+            raise error
+        if writes and reported:
+            # what the ranks of one subfile call next are calls of all ranks
+            comm.agree("flush held header", error=error)
         agreement = agreement._replace(apart=session.epochs.apart)
     if reads.posts:
         fetch.complete_together(session, reads)

@@ -381,3 +381,39 @@ def test_ranks_of_all_subfiles_are_told_what_failed_on_one(tmp_path: Path, troub
             assert n > 5
             return
     pytest.fail("the faults never ended")
+
+
+@pytest.mark.filterwarnings("ignore:.*the cache .e10_cache. is off:pnc_vol.errors.PncVolWarning")
+def test_all_ranks_are_told_of_a_held_header_that_cannot_follow(tmp_path: Path) -> None:
+    """Rank 0 alone writes it, when the next flush begins; the other one was in calls of another communicator."""
+
+    def once(n: int) -> bool:
+        (folder := tmp_path / str(n)).mkdir()
+        system = FaultSystem(fail_at=0, errno=errno.EIO, calls=CHANGING)
+
+        def job(comm: Any) -> str:
+            given = {} if comm.rank else {"system": system}
+            hints = {"e10_cache_path": str(folder), "e10_cache_flush_flag": "flush_immediate"}
+            f = pnc_vol.File(
+                folder / "set.nc", "w", layout="blob", comm=comm, driver="posix", hints=hints, collective_timeout=2,
+                **given,
+            )  # fmt: skip
+            f.create_dataset("a", (3,), "i4")
+            f.flush()
+            if comm.rank == 0:
+                system.count, system.fail_at = 0, n
+            try:
+                f.sync()
+            except OSError as error:
+                return str(error)
+            finally:
+                system.fail_at = 0
+                f.close()
+            return ""
+
+        texts = virtual_ranks.run(2, job, timeout=2)
+        assert all(texts) == any(texts), texts
+        assert "did not call it" not in "".join(texts)
+        return system.fired
+
+    assert any([once(n) for n in range(1, 10)])

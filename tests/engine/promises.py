@@ -316,7 +316,7 @@ def recovered(run: Run, world: Any, *, by_itself: bool) -> None:
 
     if by_itself:
         of_replays = {name: given[name] for name in ("burst_buf_dirname", "system") if name in given}
-        of_replays |= {"hints": given[name] for name in ("hints", "info") if name in given}
+        of_replays["hints"] = given.get("hints") or given.get("info")
         pnc_vol.replay(run.place, **of_replays, **by_ranks())
     if run.config["layout"] != "hdf5blob":
         pnc_vol.File(run.place, "r+", **(given | by_ranks())).close()
