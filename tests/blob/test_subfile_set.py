@@ -416,4 +416,5 @@ def test_all_ranks_are_told_of_a_held_header_that_cannot_follow(tmp_path: Path) 
         assert "did not call it" not in "".join(texts)
         return system.fired
 
-    assert any([once(n) for n in range(1, 10)])
+    fired = [once(n) for n in range(1, 10)]
+    assert fired[0]
