@@ -231,7 +231,7 @@ def open_other(
             refused = refused or exists(options.system, real)
             continue
         try:
-            return file_class(path, mode, swmr=swmr, external_links=options.external_links), None
+            return file_class(path, mode, swmr=swmr, external_links=options.external_links, system=options.system), None
         except OSError as error:
             problem = error if problem is None or isinstance(problem, FileNotFoundError) else problem
             # Where only `flock` locks files, a file that the HDF5 library reads is locked before its header is read.

@@ -19,6 +19,7 @@ import pnc_vol
 from pnc_vol import plugins
 from pnc_vol.api import linking
 from pnc_vol.errors import NotYetError, RangeError, SourceError
+from pnc_vol.testing.faults import HookedSystem
 
 U = pnc_vol.UNLIMITED
 CASES: dict[str, Callable[[Any, Path], Any]] = {}
@@ -545,3 +546,31 @@ def test_a_fill_value_that_does_not_fit_is_refused(tmp_path: Path) -> None:
             f.create_virtual_dataset("v", pnc_vol.VirtualLayout((3,), "i4"), fillvalue="x")
         assert list(f) == []
         assert f.create_virtual_dataset("v", pnc_vol.VirtualLayout((3,), "i4"), fillvalue=1.7)[0] == 1
+
+
+class Noting(HookedSystem):
+    """Notes the names of files that are opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "open":
+            self.names.append(os.path.basename(args[0]))
+        return super().call(name, args, kwargs)
+
+
+def test_other_files_are_opened_by_the_system_of_the_file(tmp_path: Path) -> None:
+    """So tests of a program see all of its calls, and a link that leads back is one into the same session."""
+    sources(pnc_vol, tmp_path)
+    path = made(pnc_vol, tmp_path, (8,), "i8", [(slice(0, 8), "a", "row", (8,), None)])
+    with pnc_vol.File(path, "r+", system=(system := Noting())) as f:
+        f["table"], f["back"] = pnc_vol.ExternalLink("a", "table"), pnc_vol.ExternalLink("v", "x")
+        for act in (lambda: f["v"][()], lambda: f["table"][()], lambda: f["v"].__setitem__(0, 9)):
+            system.names.clear()
+            act()
+            assert "a" in system.names
+        f["x"] = [1, 2]
+        f["back"][0] = 5
+        assert f["x"][:].tolist() == [5, 2]
