@@ -32,6 +32,7 @@ from model import (
     Impossible,
     Model,
     Named,
+    Part,
     Tracked,
     Values,
     cells,
@@ -39,7 +40,7 @@ from model import (
     need,
     new_data,
 )
-from options import OTHER, Config, in_file, on_ranks
+from options import Config, in_file, on_ranks
 
 Args = dict[str, Any]
 
@@ -68,7 +69,12 @@ def act(weight: float) -> Callable[[type], type]:
     """Put a class into the table."""
 
     def put(cls: Any) -> Any:
-        ACTS[cls.__name__] = Act(cls.__name__, weight, cls.draw, cls.effect, cls.do)
+        def effect(model: Model, **args: Any) -> Any:
+            found = cls.effect(model, **args)
+            model.follow()
+            return found
+
+        ACTS[cls.__name__] = Act(cls.__name__, weight, cls.draw, effect, cls.do)
         return cls
 
     return put
@@ -82,9 +88,11 @@ LENGTHS = (1, 2, 3, 5, 9, 40)
 
 def new_name(chance: random.Random, model: Model) -> str:
     """A path that is free, in a group that may have to be made."""
+    gone = [path for path in model.shown() if path not in model.objects]
     while True:
         folder, name = chance.choice(FOLDERS), f"{chance.choice('abcxyz')}{chance.randrange(30)}"
         path = f"{folder}/{name}" if folder else name
+        path = chance.choice(gone) if gone and chance.random() < 0.3 else path
         if path not in model.objects and not isinstance(model.objects.get(folder, {}), (Data, str)):
             return path
 
@@ -637,7 +645,7 @@ class external:
 
     def effect(model: Model, path: str, followed: bool) -> Any:
         model.add(path, "else.nc:/e")
-        return OTHER["else.nc"]
+        return model.others["else.nc"].copy()
 
     def do(run: Any, expected: Any, path: str, followed: bool) -> None:
         run.f[path] = run.h.ExternalLink("else.nc", "/e")
@@ -649,41 +657,111 @@ class external:
             run.refuses("NotFoundError", lambda: run.f[path])
 
 
-def show(f: Any, h: Any, path: str) -> None:
-    """Make a virtual dataset."""
+def show(f: Any, h: Any, path: str, source: str, n: int) -> None:
+    """Make a virtual dataset, which shows one of another file, and one of this file or of the other."""
     layout = h.VirtualLayout((3, 6), "i4")
     layout[0] = h.VirtualSource("else.nc", "e", (6,))
-    layout[1, 2:5] = h.VirtualSource("else.nc", "e", (6,))[:3]
+    layout[1, 2:5] = h.VirtualSource(f[source])[:3] if source else h.VirtualSource("else.nc", "e", (6,))[:3]
+    layout[1:3, 5] = h.VirtualSource(f[source])[n - 2 :] if source else h.VirtualSource("else.nc", "e", (6,))[4:]
     f.create_virtual_dataset(path, layout, fillvalue=-1)
 
 
-@act(0.7)
+@act(1)
 class elsewhere:
-    """A dataset whose elements are in another file: a virtual one, or one of a raw file."""
+    """A dataset whose elements are elsewhere: a virtual one, or one of a raw file."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
         need(in_file(config) and config["layout"] == "canonical" and config["external_links"] != "none")
         need(len(model.paths(Data)) < 8)
-        return {"path": new_name(chance, model), "raw": chance.random() < 0.4}
+        own = [path for path in model.paths(Data) if model.data(path).kind in NUMBERS
+               and len(model.data(path).shape) == 1 and model.data(path).shape[0] > 2]  # fmt: skip
+        own = own if chance.random() < 0.7 else []
+        return {"path": new_name(chance, model), "raw": chance.random() < 0.4, "of": chance.choice(own) if own else ""}
 
-    def effect(model: Model, path: str, raw: bool) -> Any:
-        if raw:
-            values = OTHER["else.bin"].copy()
-        else:
-            values = np.full((3, 6), -1, "i4")
-            values[0], values[1, 2:5] = OTHER["else.nc"], OTHER["else.nc"][:3]
-        made = Data("elsewhere", values, values.shape, None if raw else -1)
+    def effect(model: Model, path: str, raw: bool, of: str) -> int:
+        n = 6
+        if of and not raw:
+            source = model.data(of)
+            need(source.kind in NUMBERS and len(source.shape) == 1 and source.shape[0] > 2 and path != of)
+            n = source.shape[0]
+        whole, at = (slice(0, 6),), (of and ("", of)) or ("else.nc", "e")
+        parts = [Part(whole, "else.bin", "", whole)] if raw else [
+            Part((0, *whole), "else.nc", "e", whole),
+            Part((1, slice(2, 5)), *at, (slice(0, 3),)),
+            Part((slice(1, 3), 5), *at, (slice(n - 2, n),)),
+        ]  # fmt: skip
+        values = np.zeros(6 if raw else (3, 6), "i4")
+        made = Data("elsewhere", values, values.shape, None if raw else -1, parts=parts)
         made.posted = np.zeros(values.shape, bool)
         model.add(path, made)
-        return values
+        return n
 
-    def do(run: Any, expected: Any, path: str, raw: bool) -> None:
+    def do(run: Any, expected: int, path: str, raw: bool, of: str) -> None:
         if run.twin:
-            run.f.create_dataset(path, data=expected, fillvalue=None if raw else -1)
+            data = run.model.data(path)
+            run.f.create_dataset(path, data=data.values, fillvalue=data.fill)
         elif raw:
-            run.f.create_dataset(path, expected.shape, "i4", external=[("else.bin", 0, expected.nbytes)])
+            run.f.create_dataset(path, (6,), "i4", external=[("else.bin", 0, 24)])
         else:
-            run.call(show)(run.f, run.h, path)
+            run.call(show)(run.f, run.h, path, of, expected)
+
+
+@act(2)
+class through:
+    """A write to where the elements are, or to none of them, if some are nowhere; none can be posted."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        # hints of the environment would be those of the other file
+        paths = [path for path in model.paths(Data) if model.data(path).parts]
+        need(paths and config["said"] != "environment")
+        path = chance.choice(paths)
+        data = model.data(path)
+        at: Any = chance.choice([part.to for part in data.parts])
+        at = at if chance.random() < 0.6 else some_index(chance, data.shape)
+        values = Values(chance.randrange(97), index_shape(data.shape, at), "i4")
+        way = chance.choice(("assign", "assign", "assign", "iput", "iget"))
+        return {"path": path, "at": at, "values": values, "way": way, "ranks": on_ranks(config)}
+
+    def effect(model: Model, path: str, at: Any, values: Values, way: str, ranks: bool) -> str:
+        data = model.data(path)
+        need(data.parts and not data.smaller and index_shape(data.shape, at) == values.shape and values.kind == "i4")
+        wanted, new = cells(data.shape, at).ravel(), np.zeros(data.shape, "i4")
+        new.reshape(-1)[wanted] = values.array.ravel()
+        asked = np.zeros(data.shape, bool)
+        asked.reshape(-1)[wanted] = True
+        parts = [part for part in data.parts if asked[part.to].any() and model.source(part) is not None]
+        covered = np.zeros(data.shape, bool)
+        for part in parts:
+            covered[part.to] = True
+        if way != "assign" or (ranks and any(part.file == "else.nc" for part in parts)):
+            return "NotYetError"
+        if (asked & ~covered).any():
+            return "SourceError"
+        for part in parts:
+            source: Any = model.source(part)
+            put, places = new[part.to][asked[part.to]], cells(source.shape, part.of)[asked[part.to]]
+            if part.file:
+                source[places] = put
+            else:
+                flags = np.zeros(source.shape, bool)
+                flags[places] = True
+                model.data(part.name).put(flags, put)
+        return ""
+
+    def do(run: Any, expected: str, path: str, at: Any, values: Values, way: str, ranks: bool) -> None:
+        if run.twin or (expected == "NotYetError" and way == "assign" and run.size == 1):
+            return  # what only several ranks are refused, the plain program that is like theirs leaves out
+        run.settle()
+        ds = run.f[path]
+        if way == "iget":
+            run.refuses(expected, lambda: ds.iget(at))
+        elif way == "iput":
+            run.refuses(expected, lambda: ds.iput(at, run.given(values)))
+        elif expected:
+            run.first(lambda: run.refuses(expected, lambda: ds.__setitem__(at, run.given(values))))
+        else:
+            run.first(lambda: ds.__setitem__(at, run.given(values)))
+        run.settle()
 
 
 @act(1)
@@ -934,12 +1012,15 @@ class read:
         return {"path": path, "at": some_index(chance, data.shape), "way": way}
 
     def effect(model: Model, path: str, at: Any, way: str) -> Any:
+        need(not model.data(path).smaller)
         found = model.data(path).at(at)
         return found.astype("f8") if way == "astype" and numeric(model.data(path)) else found
 
     def do(run: Any, expected: Any, path: str, at: Any, way: str) -> None:
         run.settle()
         ds = run.f[path]
+        if run.twin and run.model.data(path).parts:
+            return
         if way == "iget" and not run.twin and written(run.model.data(path)):
             # an array also of one element, which may be an array itself
             run.same(ds.iget(at).wait()[()], expected)
@@ -1032,8 +1113,8 @@ class cancel:
     """Posts that are taken back: one by its request, or all since a flush."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        # what a full queue has written stays
-        need(config["buffer_size"] >= 1 << 20 and not config["burst_buf_capacity"])
+        # what a full queue has written stays, and what is written at once
+        need(not model.atomic and config["buffer_size"] >= 1 << 20 and not config["burst_buf_capacity"])
         path, data = some_data(chance, model, lambda data: bool(data.shape) and numeric(data))
         at = some_index(chance, data.shape)
         values = Values(chance.randrange(97), index_shape(data.shape, at), data.kind)
@@ -1042,7 +1123,7 @@ class cancel:
 
     def effect(model: Model, path: str, at: Any, values: Values, whole: bool) -> Any:
         data = model.data(path)
-        need(index_shape(data.shape, at) == values.shape and data.kind == values.kind)
+        need(not model.atomic and index_shape(data.shape, at) == values.shape and data.kind == values.kind)
         if whole:
             model.flushed()
             model.waiting.clear()
@@ -1117,6 +1198,23 @@ class swmr:
     def do(run: Any, expected: Any) -> None:
         if not run.twin:
             run.f.swmr_mode = True
+
+
+@act(0.7)
+class atomic:
+    """MPI's atomic mode, on or off: a write is in the file when it returns."""
+
+    def draw(chance: random.Random, model: Model, config: Config) -> Args:
+        return {}
+
+    def effect(model: Model) -> bool:
+        model.flushed()
+        model.atomic = not model.atomic
+        return model.atomic
+
+    def do(run: Any, expected: bool) -> None:
+        if not run.twin:
+            run.f.id.set_mpi_atomicity(expected)
 
 
 def ends(config: Config) -> bool:

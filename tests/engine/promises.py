@@ -19,7 +19,7 @@ import numpy as np
 import virtual_ranks
 from acts import ACTS, Step, parts_of
 from crash.promise import Contents, broken, plain
-from model import EMPTY, Data, Impossible, Model, leads_to, objects_of
+from model import EMPTY, NUMBERS, Data, Impossible, Model, leads_to, objects_of
 from options import arguments, cached, logged, put_into_environment, refusal
 from run import Run, World, Wrong, leftovers
 
@@ -73,7 +73,10 @@ def seen(f: Any) -> Contents:
             continue
         attrs |= {f"{path}@{key}": _listed(value) for key, value in found.attrs.items() if key not in _OWN}
         if isinstance(found, pnc_vol.Dataset):
-            values = np.asarray(found[()])
+            try:
+                values = np.asarray(found[()])
+            except pnc_vol.SourceError:  # a source is too small: the model has fill values then
+                values = np.full(found.shape, found.fillvalue, found.dtype)
             if pnc_vol.check_ref_dtype(found.dtype):
                 values = np.array([b"there" if one else b"" for one in values.ravel()], object).reshape(values.shape)
             datasets[path] = plain(values)
@@ -135,7 +138,18 @@ def between(model: Model, step: Step) -> list[Contents]:
     return found
 
 
-FLUSHES = {"flush", "reader", "reopen", "close"}
+FLUSHES = {"flush", "reader", "reopen", "close", "atomic"}
+
+
+def at_once(step: Step | None, model: Model) -> bool:
+    """Whether an act leaves nothing to the flush in atomic mode: it writes to a dataset whose place is known, or reads.
+
+    The places of all are known after a flush, until something is defined.
+    """
+    if step is None or step.act not in ("write", "mask"):
+        return step is not None and step.act in ("read", "read_many", "look", "refresh")
+    kind = model.data(step.args["path"]).kind
+    return kind in NUMBERS and step.args.get("way", "assign") in ("assign", "from")
 
 
 def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Contents], *, failed: bool = False) -> Moment:
@@ -150,8 +164,10 @@ def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Content
     if config["layout"] == "hdf5blob":
         # what "again" creates takes the place of the old set at its close
         flushed = closed and name != "again"
+    run.written = flushed or (run.written and at_once(step, run.model))
+    in_file = run.written and run.model.atomic and config["layout"] == "canonical"
     through = closed or how in ("sync", "durable") or config["durable"]
-    if flushed or ((name == "again" or step is None) and config["layout"] != "hdf5blob"):
+    if flushed or in_file or ((name == "again" or step is None) and config["layout"] != "hdf5blob"):
         kept_back = cached(config) and not (through and not (closed and config["cache"] == "flush_none"))
         safe |= {"recovered"} if kept_back else {"kill", "recovered"}
         durable = config["durable"] or how == "durable" or (logged(config) and config["burst_buf_sync"] != "none")
@@ -190,7 +206,20 @@ def promise(moments: list[Moment], at: int, kind: str) -> Promise:
     least = next((one for one in reversed(done) if kind in one.safe and one.published), None)
     later = [one for one in moments if (least is None or one.end > least.end) and one.begin <= at]
     later += [one for one in moments if least is not None and one.end == least.end and one is not least]
-    return Promise(least, may_hold(least, later), done[-1] if done else None)
+    allowed = may_hold(least, later)
+    if "power" in kind:
+        # no flush is one of other files
+        allowed += [Contents(_in_other_files(one), there=False) for one in moments]
+    return Promise(least, allowed, done[-1] if done else None)
+
+
+def _in_other_files(moment: Moment) -> dict[str, Any]:
+    """The datasets of a moment whose elements are in other files."""
+    return {
+        path: moment.contents.datasets[path]
+        for path, data in moment.objects.items()
+        if any(part.file for part in data.parts)
+    }
 
 
 def may_hold(least: Moment | None, later: list[Moment]) -> list[Contents]:
@@ -340,7 +369,7 @@ def go_on(run: Run, before: Contents, *, clean: bool = True) -> None:
     if not clean:
         return  # of a log of which nothing reached the disk the folder may be there
     # a spill file has its name for a moment, and nothing in it
-    of_kills = r"\.pnctmp$|\.pnc(c|bb)\.\w+$|\.pncj|\.nc\.\d{4}$|\.spill$"
+    of_kills = r"else\.nc|\.pnctmp$|\.pnc(c|bb)\.\w+$|\.pncj|\.nc\.\d{4}$|\.spill$"
     left = [name for name in leftovers(run) if not re.search(of_kills, name)]
     if left:
         raise Wrong(f"left over after the recovery: {left}")

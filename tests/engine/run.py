@@ -111,10 +111,11 @@ class Run:
     system : for `File`, or None.
     shared : bool, whether acts are done as several ranks do them: each posts its part, and what all posted is flushed
         before it is read.
+    written : bool, whether nothing waits for a flush in atomic mode (`promises`).
     apart : bool, whether a resize that lays out a dataset anew is between two flushes, as with ranks or a log.
     """
 
-    twin = shared = apart = False
+    twin = shared = apart = written = False
     rank, size = 0, 1
     comm: Any = None
     named = True
@@ -399,7 +400,7 @@ def leftovers(run: Run) -> list[str]:
     if config["e10_cache_discard_flag"] == "disable":
         left = [name for name in left if not name.endswith(".pncc")]
     if not config["burst_buf_del_on_close"]:
-        left = [name for name in left if not name.rpartition("/")[2].startswith("pncbb-x.nc")]
+        left = [name for name in left if not name.rpartition("/")[2].startswith(("pncbb-x.nc", "pncbb-else.nc"))]
     return left
 
 
@@ -479,6 +480,8 @@ def same_bytes(program: Program, folder: str, again: Callable[[Program, str], An
     config, ranks = program.config, on_ranks(program.config)
     if not in_file(config) or config["layout"] not in ("canonical",) + ("blob",) * (not ranks):
         return
+    if logged(config) and any(step.act == "atomic" for step in program.steps):
+        return  # a log that is emptied at each write places new datasets early
     with tempfile.TemporaryDirectory(dir=os.path.dirname(folder)) as other:
         if config | ROOMY != config:
             if again is not None:
