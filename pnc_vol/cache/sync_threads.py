@@ -326,7 +326,12 @@ class SyncThreads:
             if name not in taken:
                 thread = threading.Thread(target=self._run, args=(number,), name=name, daemon=True)
                 self._threads.append(thread)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # The system gives no more, or the interpreter ends: `_await` does the work if there is none at all.
+                    self._threads.remove(thread)
+                    return
 
     def _next(self, number: int) -> tuple[SyncRequest | None, Ranges] | None:
         if self._halted:
@@ -343,15 +348,19 @@ class SyncThreads:
                 if self._stop:
                     return
                 assert work is not None
-                request, ranges = work
-                held = self._queues.held[0] if request is None else None
-            call = partial(self._carry, ranges, number) if held is None else partial(self._write_held, held)
-            error = _error_of(call)
-            if self._through(number, request, ranges, error) and (failed := _error_of(self._idle)) is not None:
-                with self._changed:
-                    self._lost.append(Lost(EMPTY, failed))
-            if error is not None and error.__cause__ is not None:
+            if not self._do(number, *work):
                 return
+
+    def _do(self, number: int, request: SyncRequest | None, ranges: Ranges) -> bool:
+        """Carry what was taken; return False if an error came that is not the file's, which ends a thread."""
+        with self._changed:
+            held = self._queues.held[0] if request is None else None
+        call = partial(self._carry, ranges, number) if held is None else partial(self._write_held, held)
+        error = _error_of(call)
+        if self._through(number, request, ranges, error) and (failed := _error_of(self._idle)) is not None:
+            with self._changed:
+                self._lost.append(Lost(EMPTY, failed))
+        return error is None or error.__cause__ is None
 
     def _through(self, number: int, request: SyncRequest | None, ranges: Ranges, error: OSError | None) -> bool:
         """Note that a thread has done its part, or failed; return whether all data are in the global file now."""
@@ -364,8 +373,11 @@ class SyncThreads:
             return request is not None and self._queues.empty
 
     def _await(self, done: Callable[[], bool]) -> None:
-        """Wait, and look after the threads meanwhile."""
+        """Wait, and look after the threads meanwhile; without any, do what they would do."""
         while not done():
+            if not self._threads and (work := self._next(1)) is not None:
+                self._do(1, *work)
+                continue
             if self._changed.wait(_LOOK) or done() or any(thread.is_alive() for thread in self._threads):
                 continue
             queues, error = self._queues, OSError(errno.EIO, "all sync threads have ended")

@@ -73,8 +73,8 @@ __all__ = [
 
 
 _PART, _MOST_FREE = 16, 64 << 20
-"""What is kept free before records that give way: this part of the file, and so many bytes at most. Then each byte of a
-new fixed variable costs 16 bytes that are copied, however often one is defined."""
+"""What is kept free before records that are placed anew: this part of the file, and so many bytes at most. Then each
+byte of a new fixed variable costs 16 bytes that are copied, however often one is defined."""
 
 
 class Alignment:
@@ -246,25 +246,15 @@ def grow(
     region = first_begin(old)
     if region is None or all(o is None for o in origin):
         return place(new, how, header_extent=max(need + reserve, region or 0))
-    if free := _fixed_free(old, new, origin, reserve):
+    if begin_rec(old) is not None and new.version > 1:
+        # Without space before them the next fixed variable would move all records again; CDF-1 reaches 2 GiB alone.
+        free = max(reserve, min(data_end(old) // _PART, _MOST_FREE))
         how = Alignment(how.var_align, how.record_align, how.header_free, how.element_align, free)
     keeper = _Keeper(old, new, origin, how, need, region)
     begins = keeper.begins()
     if begins is not None and min(begins) >= need and not (keeper.taken and need > keeper.taken[0][0]):
         return _with_begins(new, begins, keeper.sizes)
     return place(new, how, header_extent=max(need + reserve, region if need <= region else 2 * region))
-
-
-def _fixed_free(old: Header, new: Header, origin: Sequence[int | None], reserve: int) -> int:
-    """Return the bytes to keep free before the records where these have to give way to new fixed variables.
-
-    Without them the next new variable would move all records again, and with them the whole file. CDF-1 reaches 2 GiB
-    alone, and keeps none.
-    """
-    records = set(record_vars(new))
-    if new.version == 1 or not records or all(before is not None or i in records for i, before in enumerate(origin)):
-        return 0
-    return max(reserve, min(data_end(old) // _PART, _MOST_FREE))
 
 
 class _Keeper:

@@ -69,15 +69,22 @@ def in_two_threads(tasks: Iterable[Callable[[Bytes], Any]], room: int, *, alone:
         except BaseException as error:
             failed.append(error)
 
-    if alone:
-        work()
-    else:
-        other = threading.Thread(target=work, name="pnc_vol")
-        other.start()
-        work()
+    other = None if alone else _started(work)
+    work()
+    if other is not None:
         other.join()
     if failed:
         raise failed[0]
+
+
+def _started(work: Callable[[], None]) -> threading.Thread | None:
+    """Return a new thread that does some work; None if the system gives no more, or the interpreter ends."""
+    thread = threading.Thread(target=work, name="pnc_vol")
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
 
 
 class Behind:
@@ -128,15 +135,10 @@ class Behind:
                 self._failed.append(error)
 
         if self._waits:
-            thread = threading.Thread(target=work, name="pnc_vol")
-            try:
-                thread.start()
-            except RuntimeError:
-                # The system gives no more threads.
-                self._alone, self._waits = True, False
-            else:
-                self._thread = thread
+            self._thread = _started(work)
+            if self._thread is not None:
                 return
+            self._alone, self._waits = True, False
         wall, cpu = time.perf_counter(), time.thread_time()
         do()
         wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu

@@ -236,3 +236,22 @@ def test_a_cut_waits_for_a_thread_that_lengthens_the_file(tmp_path: Path) -> Non
     driver.resize(20)
     driver.close()
     assert path.stat().st_size == 20
+
+
+@pytest.mark.parametrize("flush", ["flush_immediate", "flush_onclose"])
+def test_without_threads_the_program_carries_the_data_itself(
+    flush: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system gives no more threads, or the interpreter ends: Python 3.12.1 starts none at its end."""
+
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    driver, path = opened(tmp_path, f"flush={flush}")
+    driver.write(piece(0, 1000), np.full(1000, 3, np.uint8))
+    driver.drain()
+    assert path.read_bytes() == b"\3" * 1000
+    driver.write(piece(1000, 8), np.arange(8, dtype=np.uint8))
+    driver.close()
+    assert path.read_bytes() == b"\3" * 1000 + bytes(range(8))
