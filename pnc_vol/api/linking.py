@@ -233,7 +233,9 @@ def open_other(
         try:
             return file_class(path, mode, swmr=swmr, external_links=options.external_links, system=options.system), None
         except OSError as error:
-            problem = error if problem is None or isinstance(problem, FileNotFoundError) else problem
+            if problem is None or isinstance(problem, FileNotFoundError):
+                # its traceback would keep this frame, and so all that its callers have open
+                problem = error.with_traceback(None)
             # Where only `flock` locks files, a file that the HDF5 library reads is locked before its header is read.
             if isinstance(error, NotCDFError | LockedError) and hdf5_files.is_hdf5(path):
                 # Only to be read, whatever this file is open for.
@@ -277,6 +279,9 @@ def why_not(problem: Exception | None, handle: Handle) -> str:
         return str(problem)
     if isinstance(problem, FormatError):
         return "the file is no NetCDF classic file, or a damaged one"
+    if type(problem) is OSError and problem.errno is None:
+        # this process has it open in another way
+        return str(problem)
     return os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else type(problem).__name__
 
 

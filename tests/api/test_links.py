@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pathlib
 from typing import Any
@@ -223,6 +224,34 @@ def test_a_link_to_a_name_that_no_file_can_have_leads_nowhere(impl: Any) -> None
         assert f.get("link", 5) == 5
         with pytest.raises(KeyError, match="Unable to"):
             f["link"]
+
+
+def test_a_link_that_leads_nowhere_keeps_nothing_open(tmp_path: pathlib.Path) -> None:
+    """Also where Python's collector never runs: the error that was caught kept all frames with what they had open."""
+    with pnc_vol.File(tmp_path / "other.nc", "w") as f:
+        f["g/x"] = [1, 2]
+    gc.disable()
+    try:
+        with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+            f["links/gone"] = pnc_vol.ExternalLink("gone.nc", "/x")
+            f["links/there"] = pnc_vol.ExternalLink("other.nc", "/g")
+            f.copy("links", "copies", expand_external=True)
+            assert list(f["copies/there"]) == ["x"]
+            # opened to write, as this file is
+            f["links/there/x"][0] = 5
+            with pnc_vol.File(tmp_path / "other.nc", "r+"):
+                pass
+    finally:
+        gc.enable()
+
+
+def test_a_link_says_that_its_file_is_open_in_another_way(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "other.nc", "w") as f:
+        f["x"] = 1
+    with pnc_vol.File(tmp_path / "other.nc"), pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        f["there"] = pnc_vol.ExternalLink("other.nc", "/x")
+        with pytest.raises(KeyError, match="this process has it open already for reading only"):
+            f["there"]
 
 
 def test_circles_of_external_links_end(tmp_path):
