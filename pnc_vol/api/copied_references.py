@@ -1,4 +1,4 @@
-"""``group.copy(expand_refs=True)`` also copies what references name, and the copied references name the copies.
+"""References in a copy name copies; ``group.copy(expand_refs=True)`` also copies what they name.
 
 Knows: references, trees, what was copied already. Does not know: how an object is copied.
 
@@ -7,7 +7,8 @@ Rules
 1. What was copied anyway is not copied again. Anything else goes beside the copy, under its own name, or that name and
    a number if it is taken: a reference is a path here, so its object must have one.
 2. What is copied for a reference may refer to more; each object is copied once.
-3. A reference that leads nowhere is null in the copy.
+3. A reference that leads nowhere is null in the copy. In another file so is one to what is not copied: under its path
+   there may be something else.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Follow = Callable[[Reference], Reference]
 
 
 def expand_references(
-    source: OpenFile, target: OpenFile, made: Made, beside: GroupNode, copy: Callable[[Object, paths.Slot], None]
+    source: OpenFile, target: OpenFile, made: Made, beside: GroupNode, copy: Callable[[Object, paths.Slot], None] | None
 ) -> None:
     """Make references in what was copied name copies, and copy what they name and was not copied yet.
 
@@ -50,7 +51,7 @@ def expand_references(
     source, target : sessions, maybe the same one
     made : original and copy of what was copied, by the id of the original; `copy` adds to it
     beside : where more copies go
-    copy : copies an object to a free place
+    copy : copies an object to a free place; None copies no more
     """
 
     def follow(reference: Reference) -> Reference:
@@ -58,6 +59,8 @@ def expand_references(
         if not isinstance(node, GroupNode | DatasetNode):
             return type(reference)()
         if id(node) not in made:
+            if copy is None:
+                return type(reference)()
             copy(node, paths.slot(beside, _free_name(beside, node.name or "root"), "copy object"))
         found = made[id(node)][1]
         if isinstance(reference, RegionReference):
@@ -68,6 +71,8 @@ def expand_references(
     while left := [pair for key, pair in made.items() if key not in done]:
         for original, copied in left:
             done.add(id(original))
+            if original.tree is not source.defs.tree:
+                continue
             for name, attribute in list(copied.attrs.items()):
                 if attribute.value is not None and refers(attribute.dtype):
                     value = _followed(attribute.value, attribute.dtype, follow)

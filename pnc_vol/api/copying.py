@@ -171,17 +171,17 @@ def _copy_object(
         for name, entry in entries.items():
             place = slot._replace(group=above, missing=(), leaf=name, asked=name)
             _copy_link(source, found, entry, target, place, with_attrs=with_attrs, expand=expand, made=made)
-    if top and with_attrs:
-        _attach_scales(made)
     target.defs.tree.touch()
-    if expand_refs:
+    if expand_refs or (top and source is not target):
 
         def copy(referred: Any, place: Slot) -> None:
             _copy_object(
                 source, referred, target, place, shallow=False, with_attrs=with_attrs, expand=expand, made=made
             )
 
-        expand_references(source, target, made, parent, copy)
+        expand_references(source, target, made, parent, copy if expand_refs else None)
+    if top and with_attrs:
+        _attach_scales(made)
 
 
 def _attach_scales(made: Made) -> None:

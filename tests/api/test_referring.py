@@ -86,6 +86,24 @@ def test_what_leads_nowhere_is_null(impl: Any, tmp_path: pathlib.Path) -> None:
             assert not other["g"].attrs["none"]
 
 
+def test_a_copy_in_another_file_refers_to_nothing_that_was_not_copied(impl: Any, tmp_path: pathlib.Path) -> None:
+    """Its path may be that of something else there. What was copied is found; in h5py every such reference is null."""
+    h5 = impl.h5
+    with impl.open("w") as f, h5.File(tmp_path / "other.nc", "w") as other:
+        f["x"], f["g/y"], other["x"] = 1, 2, "another"
+        f["g"].attrs["to"] = f["x"].ref
+        f["g"].attrs["inside"] = f["g/y"].ref
+        f.create_dataset("g/refs", data=[f["x"].ref, f["g/y"].ref], dtype=h5.ref_dtype)
+        f.create_dataset("g/regions", data=[f["x"].regionref[()]], dtype=h5.regionref_dtype)
+        f.copy("g", other, "c")
+        f.copy("g/refs", other)
+    with h5.File(tmp_path / "other.nc") as f:
+        found = [f["c"].attrs["to"], f["c/refs"][0], f["c/regions"][0], *f["refs"]]
+        assert not any(map(bool, found))
+        if impl.ours:
+            assert f[f["c"].attrs["inside"]] == f[f["c/refs"][1]] == f["c/y"]
+
+
 def test_copies_have_names_of_their_own(tmp_path: pathlib.Path) -> None:
     with pnc_vol.File(tmp_path / "x.nc", "w") as f:
         fill(SimpleNamespace(h5=pnc_vol, ours=True), f)
