@@ -41,7 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["copy_into"]
 
-Expand = Callable[[GroupNode, Any], "tuple[OpenFile, GroupNode | DatasetNode] | None"]
+Expand = Callable[[GroupNode, Any, "Slot"], "tuple[OpenFile, GroupNode | DatasetNode] | str | None"]
+
+COPIED = "copied"
+"""What was to be copied in the place of a link is there already."""
 
 
 def copy_into(
@@ -98,7 +101,7 @@ def copy_into(
         target.id.handle.check_writable("copy object")
         expand = None
         if expand_soft or expand_external:
-            expand = expander(origin.id, soft=expand_soft, external=expand_external)
+            expand = _expanding(origin, target, soft=expand_soft, external=expand_external, with_attrs=with_attrs)
         with writing.defs.tree.adding(slot.group):
             _copy_object(
                 reading,
@@ -110,6 +113,24 @@ def copy_into(
                 expand=expand,
                 expand_refs=expand_refs,
             )
+
+
+def _expanding(origin: HLObject, target: Group, *, soft: bool, external: bool, with_attrs: bool) -> Expand:
+    """Return what `_copy_object` asks for the objects in the place of links; those of HDF5 files it copies itself."""
+    find = expander(origin.id, soft=soft, external=external)
+
+    def expand(group: GroupNode, entry: Any, place: Slot) -> Any:
+        found = find(group, entry)
+        if not is_foreign(found):
+            return found
+        above = target._wrap(place.group)
+        copy_foreign(
+            above, found, place.leaf, None, shallow=False, expand_soft=soft, expand_external=external,
+            with_attrs=with_attrs,
+        )  # fmt: skip
+        return COPIED
+
+    return expand
 
 
 def _copy_object(
@@ -132,7 +153,7 @@ def _copy_object(
     slot : where the copy goes; free
     shallow : copy only the immediate members of a group
     with_attrs : copy attributes
-    expand : gives the object to copy in the place of a soft or external link, or None to copy the link
+    expand : gives the object to copy in the place of a soft or external link, None to copy the link, or `COPIED`
     expand_refs : copy what references in the copy name, and let them name the copies
     made : original and copy of what was copied already, by the id of the original: it becomes a hard link
 
@@ -208,9 +229,11 @@ def _copy_link(
     if isinstance(entry, TypeNode):
         _copy_type(entry, target, place.group, place.leaf, with_attrs=with_attrs)
         return
-    origin: tuple[OpenFile, Any] | None = (source, entry.node) if isinstance(entry, Hard) else None
+    origin: Any = (source, entry.node) if isinstance(entry, Hard) else None
     if origin is None and expand is not None:
-        origin = expand(group, entry)
+        origin = expand(group, entry, place)
+    if origin == COPIED:
+        return
     if origin is None:
         target.defs.tree.add_link(place.group, place.leaf, entry)
     elif id(origin[1]) in made:

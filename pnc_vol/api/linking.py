@@ -286,7 +286,8 @@ def why_not(problem: Exception | None, handle: Handle) -> str:
 
 
 def expander(oid: ObjectID, *, soft: bool, external: bool) -> Any:
-    """Return what `copy_object` copies in the place of a link."""
+    """Return a function for what is copied in the place of a link: its file and node, an object of the real h5py, or
+    None."""
     opened: list[HLObject] = []
 
     def expand(group: GroupNode, entry: Any) -> Any:
@@ -303,6 +304,6 @@ def expander(oid: ObjectID, *, soft: bool, external: bool) -> Any:
             return None
         # the file stays open as long as this copy goes on
         opened.append(found)
-        return found.id.handle.session, found.id.node
+        return found if hdf5_files.is_foreign(found) else (found.id.handle.session, found.id.node)
 
     return expand

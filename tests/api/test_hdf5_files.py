@@ -117,6 +117,20 @@ def test_copies_come_into_ours(path: str, tmp_path: Path) -> None:
         assert f["text"].asstr()[()].tolist() == ["one", "two"]
 
 
+def test_links_into_it_are_expanded_by_a_copy(path: str, tmp_path: Path) -> None:
+    with pnc_vol.File(tmp_path / "out", "w") as f:
+        f["links/x"], f["links/g"] = (pnc_vol.ExternalLink("in.h5", name) for name in ("/g/x", "/g"))
+        f["links/own"] = [7]
+        with pytest.warns(UserWarning, match="references .* were not copied: /g@to"):
+            f.copy("links", "copies", expand_external=True)
+    os.remove(path)
+    with pnc_vol.File(tmp_path / "out") as f:
+        found = f["copies"]
+        assert found["x"][:].tolist() == found["g/x"][:].tolist() == [0, 1, 2, 3, 4]
+        assert (found["x"].attrs["units"], found["own"][0]) == ("m", 7)
+        assert found["g/text"].asstr()[:].tolist() == ["one", "two"]
+
+
 def test_all_that_holds_references_is_left_out(path: str, tmp_path: Path) -> None:
     """Also fields of compounds, and rows."""
     pairs = np.dtype([("to", h5py.ref_dtype), ("n", "i4")])
