@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api import paths
 from pnc_vol.api.copied_references import BLOCK_BYTES, refers
+from pnc_vol.api.hdf5_files import is_sound
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, SoftLink, class_of
 from pnc_vol.errors import OperationError
 from pnc_vol.extents.blocks import blocks
@@ -100,10 +101,11 @@ class _Copy:
                 name = source.attrs.get("NAME", b"")
                 made.make_scale(name.decode() if isinstance(name, bytes) else str(name))
         for source, made in self.scaled:
+            labels, scales = (is_sound(source, name) for name in ("DIMENSION_LABELS", "DIMENSION_LIST"))
             for axis, dimension in enumerate(source.dims):
-                if dimension.label:
+                if labels and dimension.label:
                     made.dims[axis].label = dimension.label
-                for scale in dimension.values():
+                for scale in dimension.values() if scales else ():
                     if scale.id in self.made:
                         made.dims[axis].attach_scale(self.made[scale.id])
         if self.left_out:

@@ -19,16 +19,19 @@ import re
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from pnc_vol.api.arguments import is_file_object
 from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink, class_of
 from pnc_vol.disk.signature import HDF5, HDF5_SIGNATURE, kind_of
+from pnc_vol.mapping.dtypes import check_ref_dtype, check_string_dtype, check_vlen_dtype
 from pnc_vol.mapping.references import Reference, RegionReference
 from pnc_vol.optional import is_patched, require_h5py
 from pnc_vol.settings import options
 from pnc_vol.system import REAL
 
-__all__ = ["instead", "is_foreign", "is_hdf5", "open_as_is", "open_hdf5"]
+__all__ = ["instead", "is_foreign", "is_hdf5", "is_sound", "open_as_is", "open_hdf5"]
 
 _H5PY = frozenset(
     ("libver", "userblock_size", "swmr", "rdcc_nslots", "rdcc_nbytes", "rdcc_w0", "track_order", "page_buf_size",
@@ -41,6 +44,28 @@ _DRIVERS = (None, "sec2", "stdio", "core", "fileobj")
 def is_foreign(thing: Any) -> bool:
     """Return whether this is an object of the real h5py."""
     return any(base.__module__.partition(".")[0] == "h5py" for base in type(thing).__mro__)
+
+
+def is_sound(dataset: Any, name: str) -> bool:
+    """Return whether HDF5's library made the attribute in which it keeps the scales or labels of a dataset's axes.
+
+    One of another type ends the process when the library is asked for these.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+    name : {"DIMENSION_LIST", "DIMENSION_LABELS"}
+    """
+    if name not in dataset.attrs:
+        return False
+    found = dataset.attrs.get_id(name)
+    if name == "DIMENSION_LABELS":
+        text = check_string_dtype(found.dtype)
+        sound = text is not None and text.length is None
+    else:
+        kind = check_ref_dtype(np.dtype(check_vlen_dtype(found.dtype)))
+        sound = kind is not None and kind.__name__ == "Reference"
+    return sound and found.shape == (len(dataset.shape or ()),)
 
 
 def open_hdf5(name: Any, **options: Any) -> Any:

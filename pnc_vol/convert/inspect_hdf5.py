@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pnc_vol.api.copied_references import refers
+from pnc_vol.api.hdf5_files import is_sound
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.dimensions import label_of
@@ -297,7 +298,8 @@ def bookkeeping(obj: Any) -> frozenset[str]:
         return frozenset()
     if kind_of_object(obj) == "group":
         return frozenset({"_NCProperties", "_nc3_strict"}) if obj.name == "/" else frozenset()
-    return _ALWAYS_HIDDEN | {"CLASS", "NAME"} if _is_scale(obj) else _ALWAYS_HIDDEN
+    strange = {name for name in ("DIMENSION_LIST", "DIMENSION_LABELS") if name in obj.attrs and not is_sound(obj, name)}
+    return (_ALWAYS_HIDDEN | {"CLASS", "NAME"} if _is_scale(obj) else _ALWAYS_HIDDEN) - strange
 
 
 def attribute_refers(obj: Any, name: str) -> bool:
@@ -389,6 +391,8 @@ def bare_dimension(dataset: Any) -> str:
 def axis_label(dataset: Any, axis: int) -> str:
     """Return the label of an axis; of ours, the dimension's name if someone gave it one and no scale brings it
     along."""
+    if is_hdf5(dataset) and not is_sound(dataset, "DIMENSION_LABELS"):
+        return ""
     label = str(dataset.dims[axis].label)
     if label or is_hdf5(dataset):
         return label
@@ -402,7 +406,7 @@ def axis_label(dataset: Any, axis: int) -> str:
 
 def axis_scales(dataset: Any, axis: int) -> list[str]:
     """Return the paths of the scales that are attached to an axis."""
-    if is_hdf5(dataset) and "DIMENSION_LIST" not in dataset.attrs:
+    if is_hdf5(dataset) and not is_sound(dataset, "DIMENSION_LIST"):
         return []
     return [str(scale.name) for scale in dataset.dims[axis].values()]
 

@@ -658,3 +658,25 @@ def test_damaged_hdf5_files_are_one_clear_error(tmp_path: Path) -> None:
         except OSError as error:
             told += "damaged: use another copy" in str(error)
     assert told
+
+
+STRANGE = {"DIMENSION_LIST": ("text", 5, ["a", "b"]), "DIMENSION_LABELS": ("text", 5, np.array([b"abc"], "S3"))}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_attributes_that_only_look_like_those_of_scales_are_kept(tmp_path: Path, name: str) -> None:
+    """HDF5's library ends the process when it is asked for scales or labels then."""
+    source, target = tmp_path / "a.h5", tmp_path / "a.nc"
+    with h5py.File(source, "w") as f:
+        for number, value in enumerate(STRANGE[name]):
+            f.create_dataset(str(number), data=[1.0, 2.0]).attrs[name] = value
+    assert not convert(source, target).lost
+    with pnc_vol.File(target) as f, pnc_vol.File(tmp_path / "b.nc", "w") as other:
+        for number, value in enumerate(STRANGE[name]):
+            assert np.array_equal(f[str(number)].attrs[name], value)
+        with pnc_vol.File(source, hdf5="pass") as theirs:
+            other.copy(theirs, other, "all")
+        assert other["all/0"][:].tolist() == [1, 2]
+    convert(target, tmp_path / "b.h5")
+    with h5py.File(tmp_path / "b.h5") as f:
+        assert f["0"].attrs[name] == "text"
