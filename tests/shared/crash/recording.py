@@ -118,7 +118,7 @@ class Recorder(HookedSystem):
             else:
                 self._now.files[inode] = bytearray(self._content(os.path.join(self.root, path)))
                 with suppress(OSError):
-                    for label in os.listxattr(os.path.join(self.root, path)):
+                    for label in self.inner.listxattr(os.path.join(self.root, path)):
                         value = self.inner.getxattr(os.path.join(self.root, path), label)
                         self._now.apply(Labelled(inode, label, value))
 
