@@ -7,16 +7,19 @@ import gc
 import json
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from interrupts import AtCall, Interrupts, open_now
+import virtual_ranks
+from interrupts import AtCall, Call, Interrupts, open_now
 
 import pnc_vol
 from pnc_vol.append_log.private_folders import note_folders
-from pnc_vol.file import registry
+from pnc_vol.cache.wrapper import CacheDriver
+from pnc_vol.file import parting, registry
 from pnc_vol.system import REAL
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -250,3 +253,29 @@ def test_a_dataset_is_read_after_an_interrupted_post(tmp_path: Path) -> None:
             trouble = counted.at_line(n)
             interrupted(trouble, lambda: post(f))
             assert f["x"][...].tolist() == [0, 7, 2, 7, 7, 5, 6, 7, 8, 9], trouble.where
+
+
+@pytest.mark.parametrize("line", range(1, 12))
+def test_a_rank_that_leaves_takes_the_cache_of_the_replaced_file_along(tmp_path: Path, line: int) -> None:
+    """There is no memory where it is left, after a copy with a new layout has taken the place of its file."""
+
+    hints = {"e10_cache_path": str(tmp_path), "e10_cache": "coherent"}
+
+    def job(comm: Any) -> None:
+        f = pnc_vol.File(tmp_path / "a.nc", "w", comm=comm, driver="posix", hints=hints, collective_timeout=2)
+        f.create_dataset("x", (2, 3), "i4", maxshape=(None, None))[...] = 1
+        f.sync()
+        f.attrs["long"] = "text" * 4000
+        trouble = AtCall(Call(CacheDriver.leave.__code__, 1), line, 0, MemoryError)
+        try:
+            with trouble if comm.rank else nullcontext():
+                f.flush()
+        except MemoryError as error:
+            f.__exit__(MemoryError, error, None)
+        else:
+            f.close()
+        parting.part_from_others(last=True)
+
+    virtual_ranks.run(2, job, timeout=5)
+    pnc_vol.File(tmp_path / "a.nc", "r+", recover=True, hints=hints).close()
+    assert {path.name for path in tmp_path.iterdir()} == {"a.nc"}
