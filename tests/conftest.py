@@ -62,6 +62,7 @@ LONG = {
     "tests/testing/test_crash.py": 40,
     "tests/mpi/test_faults.py": 90,
     "tests/cache/test_faults.py": 70,
+    "tests/cache/test_interrupted_rank.py": 40,
     "tests/mpi/test_burst.py": 70,
     "tests/queue/test_budget.py": 70,
     "tests/burst/test_faults.py": 40,
@@ -181,6 +182,7 @@ SWEEPS = {
 NEEDS = {
     "tests/api/test_opened_twice.py::test_a_set": "blob",
     "tests/api/test_virtual.py::test_other_layouts_have_no_virtual_datasets": "blob",
+    "tests/cache/test_interrupted_rank.py": "blob",
     "tests/engine/test_engine.py": "burst",
     "tests/engine/test_mutants.py": "burst",
     "tests/engine/test_reading_threads.py": "burst",

@@ -189,17 +189,13 @@ class CacheDriver(Wrapper):
 
     def resize(self, nbytes: int) -> None:
         self._check(writing=True)
-        error: OSError | None = None
         with self._bytes.writing:
-            if nbytes >= 0:
-                try:
+            try:
+                if nbytes >= 0:
                     self._bytes.cut(nbytes)
-                except OSError as caught:
-                    error = caught
-            # Also then: the others wait here for all.
-            self.inner.resize(nbytes)
-        if error is not None:
-            raise error
+            finally:
+                # Also after an error: the others wait here for all.
+                self.inner.resize(nbytes)
 
     def order(self) -> None:
         self._check()

@@ -172,17 +172,18 @@ class StoredFile:
             self.left.append((self.driver, self.location))
         self.driver, self.location, self.layout, self._encoded, self._count = driver, location, layout, b"", b""
 
-    def release_left(self, *, first: bool) -> None:
+    def release_left(self, *, first: bool, orderly: bool = True) -> None:
         """Close the files that copies have replaced; can be called again.
 
         first : bool, this is rank 0, which removes those that have no name.
+        orderly : bool, all ranks call this; else a collective driver, which they close together, is only left.
         """
         while self.left:
             driver, location = self.left[-1]
             if driver is not self.driver:
                 with suppress(OSError):
                     # all that was written there has been read back already
-                    driver.close()
+                    (driver.close if orderly or not self.collective else driver.leave)()
                 if first and location is not None:
                     location.discard()
             self.left.pop()

@@ -23,7 +23,7 @@ from pnc_vol.errors import FlushError, RankError, SyncError
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
 from pnc_vol.file.session import Session
-from pnc_vol.interruptions import is_interruption
+from pnc_vol.interruptions import done_whole, is_interruption
 from pnc_vol.late import late
 from pnc_vol.system import closing_if_it_fails, exists
 from pnc_vol.warn import DEBUG, FILE, tell, warn_outside
@@ -86,9 +86,8 @@ def _close(session: Session, *, again: bool, unheard: bool, done: list[bool]) ->
                 raise
         if not orderly:
             session.comm.abandon(f"{type(error).__name__}: {error}")
-        elif session.writable and session.file_set is None:
-            with suppress(OSError):
-                cut_what_failed(session.comm, session.disk)
+        elif session.file_set is None:
+            orderly = _cut(session)
         # A driver that holds bytes back meets the same error once more.
         with suppress(OSError):
             _release(session, orderly=orderly, flushed=False)
@@ -160,10 +159,24 @@ def give_up(session: Session) -> None:
     if session.closed or session.forked:
         session.mark_closed()
         return
+    _release(session, orderly=_cut(session), flushed=False)
+
+
+def _cut(session: Session) -> bool:
+    """Cut off what a failed flush has written; False if a rank has left, and the others do no more together.
+
+    All ranks of a set may have raised one error, of a rank that has left a subfile of some of them.
+    """
     if session.writable:
-        with suppress(OSError):
+        try:
             cut_what_failed(session.comm, session.disk)
-    _release(session, orderly=True, flushed=False)
+        except RankError as error:
+            session.comm.abandon(str(error))
+            return False
+        except OSError:
+            # the flush has said what is wrong
+            pass
+    return True
 
 
 def abort(session: Session, reason: str) -> None:
@@ -173,7 +186,7 @@ def abort(session: Session, reason: str) -> None:
         kept = _kept(session, orderly=False)
         if kept and session.comm.rank == 0:
             warn_outside(f"{session.disk.path}: it was given up before its close. What was flushed is kept in {kept}")
-        _release(session, orderly=session.comm.size == 1, flushed=False)
+        done_whole(_release)(session, orderly=session.comm.size == 1, flushed=False)
 
 
 def _remove_work(session: Session) -> None:
@@ -197,9 +210,9 @@ def _release(session: Session, *, orderly: bool, flushed: bool) -> None:
             session.transport.close()
             if session.file_set is not None:
                 session.file_set.close(orderly=orderly, flushed=flushed)
-            stays = not orderly and parting.leaves(session)
+            session.disk.release_left(first=session.comm.rank == 0, orderly=orderly)
+            stays = not orderly and parting.leaves(session, flushed=flushed)
             if orderly:
-                session.disk.release_left(first=session.comm.rank == 0)
                 if not flushed:
                     _remove_work(session)
                 session.disk.driver.close()

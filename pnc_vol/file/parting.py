@@ -33,11 +33,14 @@ _left: list[_Left] = []
 os.register_at_fork(after_in_child=_left.clear)
 
 
-def leaves(session: Session) -> bool:
-    """Leave a file that others may still use; return whether the file stays open until all have left."""
+def leaves(session: Session, *, flushed: bool) -> bool:
+    """Leave a file that others may still use; return whether the file stays open until all have left.
+
+    flushed : bool, the flush of the close has returned: the data of all ranks are in the file.
+    """
     if session.comm.mpi is None:
         return False
-    pending = session.epochs.pending
+    pending = not flushed and session.epochs.pending
     stays = pending and not _part(session.comm, session, session.epochs.leave(), _MOMENT)
     if not pending or stays:
         _left.append((session.comm, session if stays else None))

@@ -236,7 +236,8 @@ class TimedWait:
 
         inside : bool, not even in the rest of the call that it began last.
         """
-        if self.broken is None and not self.module.Is_finalized():
+        # once the communicator was given back, all ranks are done with it
+        if self.broken is None and self.mpi is not None and not self.module.Is_finalized():
             self.broken = errors.RankError(f"this rank left the file: {reason}", [self.mpi.rank])
             last = self.sequence - 1 if inside else self._completed
             note = _LEFT.pack(self.mpi.rank, last) + reason.encode(errors="replace")

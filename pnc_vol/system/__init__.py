@@ -174,9 +174,14 @@ class System:
         populate : make its pages now, where the system can; one by one, when they are touched, takes longer.
         """
         flags = mmap.MAP_SHARED | (_POPULATE if populate else 0)
-        return mmap.mmap(
+        window = mmap.mmap(
             fd, nbytes, flags=flags, prot=mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0), offset=offset
         )
+        noted = None if _opening.inside is None else _opening.inside()
+        if noted is not None:
+            # it has a descriptor of its own
+            noted.append(window)
+        return window
 
     def memory_file(self) -> int:
         """Return a descriptor of a new file that is kept in memory; an `OSError` where the system has no such files."""
@@ -305,8 +310,9 @@ TEMPORARY = ".pnctmp"
 """What the name of a file ends with that has not got its own name yet."""
 
 
-class _Opened(list[int]):
-    """The descriptors that an opening has opened, the temporary files that it made, and what undoes the rest."""
+class _Opened(list["int | mmap.mmap"]):
+    """The descriptors and windows that an opening has opened, the temporary files that it made, and what undoes the
+    rest."""
 
     files: list[Path]
     undo: list[Callable[[], object]]
@@ -383,9 +389,10 @@ class closing_if_it_fails:
             noted.clear()
 
     def _close(self, *, interrupted: bool) -> None:
-        for fd in self._opened[::-1] if interrupted or self._any else ():
-            with contextlib.suppress(OSError):
-                self._system.close(fd)
+        for one in self._opened[::-1] if interrupted or self._any else ():
+            # a window that somebody reads from, an array, goes with that
+            with contextlib.suppress(OSError, BufferError):
+                one.close() if isinstance(one, mmap.mmap) else self._system.close(one)
         if interrupted:
             for path in self._opened.files:
                 # one that has its final name by now is not there any more
