@@ -33,6 +33,7 @@ from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.format.model import TYPES, Header
 from pnc_vol.layout.base import OFFSET, SHIFT
 from pnc_vol.layout.subfiles import by_file
+from pnc_vol.system import closing_if_it_fails
 
 __all__ = ["SetDriver"]
 
@@ -85,14 +86,15 @@ class SetDriver(Driver):
         found = self._others.get(number)
         if found is None:
             *others, final = *filter(None, self._names.get(number, ())), subfile_path(self.path or "", number)
-            for name in others:
-                with suppress(FileNotFoundError):
-                    found = self._opened(number, name)
-                    break
-            else:
-                # its ranks announced a temporary name, and have renamed the file since
-                found = self._opened(number, final)
-            self._others[number] = found
+            with closing_if_it_fails(self._context.system):
+                for name in others:
+                    with suppress(FileNotFoundError):
+                        found = self._opened(number, name)
+                        break
+                else:
+                    # its ranks announced a temporary name, and have renamed the file since
+                    found = self._opened(number, final)
+                self._others[number] = found
         return found
 
     def _opened(self, number: int, name: str) -> Driver:

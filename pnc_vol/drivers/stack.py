@@ -20,7 +20,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from pnc_vol.drivers.base import Capabilities, Driver, Layer, OpenContext, Wrapper, parse_stack
 from pnc_vol.plugins import Registry
-from pnc_vol.system import closing_if_it_fails
 
 __all__ = [
     "Hinted",
@@ -298,15 +297,13 @@ def open_stack(spec: str, path: str | None, context: OpenContext | None = None, 
     if fields or context is None:
         context = OpenContext(**fields) if context is None else context._replace(**fields)
     *above, (bottom, root) = _looked_up(spec)
-    # what a driver has opened that an interruption comes into nobody else knows
-    with closing_if_it_fails(context.system, alone=context.comm is None or context.comm.size == 1):
-        driver = _made(bottom, root, path, context)
-        try:
-            for layer, entry in reversed(above):
-                driver = _made(layer, entry, driver, context)
-        except BaseException:
-            driver.close()
-            raise
+    driver = _made(bottom, root, path, context)
+    try:
+        for layer, entry in reversed(above):
+            driver = _made(layer, entry, driver, context)
+    except BaseException:
+        driver.close()
+        raise
     return driver
 
 
