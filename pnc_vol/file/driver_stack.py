@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
@@ -24,7 +25,7 @@ from pnc_vol.drivers.stack import (
 from pnc_vol.file.epochs import fall_back
 from pnc_vol.ranks.comm import Comm, first_trouble, on_root, ranks_by_text
 from pnc_vol.settings.options import Options
-from pnc_vol.system import System, is_folder, scratch_folder
+from pnc_vol.system import System, closing_if_it_fails, is_folder, scratch_folder, undo_if_interrupted
 
 __all__ = [
     "asked_and_open",
@@ -210,10 +211,8 @@ def open_spill(disk: StoredFile, system: System) -> Driver:
         # It was removed or renamed, and what is open goes on.
         folder = scratch_folder()
     name = os.path.join(folder or ".", f".pnc_vol.{system.token()}.spill")
-    fd = system.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
+    with closing_if_it_fails(system):
+        undo_if_interrupted(partial(system.unlink, name))
+        fd = system.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         system.unlink(name)
-    except OSError:
-        system.close(fd)
-        raise
-    return PosixDriver(fd, name, writable=True, system=system)
+        return PosixDriver(fd, name, writable=True, system=system)

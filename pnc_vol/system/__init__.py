@@ -124,14 +124,12 @@ class System:
 
     def open(self, path: Path, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
         """Return a descriptor of `path`; `flags` are ``os.O_*``; with `dir_fd` a relative path starts there."""
-        noted = None if _opening.inside is None else _opening.inside()
-        if noted is not None and flags & os.O_EXCL and os.fspath(path).endswith(TEMPORARY):  # type: ignore[arg-type]
+        noted = _noted()
+        if flags & os.O_EXCL and os.fspath(path).endswith(TEMPORARY):  # type: ignore[arg-type]
             noted.files.append(path)
         # in one line: an interruption comes before it or after it
-        fd = OwnedFd(os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd))
-        if noted is not None:
-            noted.append(fd)
-        return fd
+        noted.append(OwnedFd(os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd)))
+        return cast(int, noted[-1])
 
     def close(self, fd: int) -> None:
         """Close a descriptor; one that `open` returned is closed once, however often this is called."""
@@ -174,14 +172,10 @@ class System:
         populate : make its pages now, where the system can; one by one, when they are touched, takes longer.
         """
         flags = mmap.MAP_SHARED | (_POPULATE if populate else 0)
-        window = mmap.mmap(
-            fd, nbytes, flags=flags, prot=mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0), offset=offset
-        )
-        noted = None if _opening.inside is None else _opening.inside()
-        if noted is not None:
-            # it has a descriptor of its own
-            noted.append(window)
-        return window
+        access, noted = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0), _noted()
+        # it has a descriptor of its own
+        noted.append(mmap.mmap(fd, nbytes, flags=flags, prot=access, offset=offset))
+        return cast(mmap.mmap, noted[-1])
 
     def memory_file(self) -> int:
         """Return a descriptor of a new file that is kept in memory; an `OSError` where the system has no such files."""
@@ -314,8 +308,9 @@ class _Opened(list["int | mmap.mmap"]):
     """The descriptors and windows that an opening has opened, the temporary files that it made, and what undoes the
     rest."""
 
-    files: list[Path]
-    undo: list[Callable[[], object]]
+    def __init__(self) -> None:
+        self.files: list[Path] = []
+        self.undo: list[Callable[[], object]] = []
 
 
 class _Opening(threading.local):
@@ -331,14 +326,18 @@ class _Opening(threading.local):
 _opening = _Opening()
 
 
+def _noted() -> _Opened:
+    """Return what the opening that this thread is in has opened; if it is in none, what nobody looks at."""
+    noted = None if _opening.inside is None else _opening.inside()
+    return _Opened() if noted is None else noted
+
+
 def undo_if_interrupted(undo: Callable[[], object]) -> None:
     """Have `undo` called if the opening that this thread is in is interrupted, whether what it undoes is done or not.
 
     An `OSError` that it raises is ignored; the last one is called first.
     """
-    noted = None if _opening.inside is None else _opening.inside()
-    if noted is not None:
-        noted.undo.append(undo)
+    _noted().undo.append(undo)
 
 
 class closing_if_it_fails:
@@ -366,7 +365,6 @@ class closing_if_it_fails:
         self._alone = alone
         self._system, self._any, self._before = system, by_any_error, _opening.inside
         self._opened = _Opened()
-        self._opened.files, self._opened.undo = [], []
 
     def __enter__(self) -> None:
         _opening.inside = weakref.ref(self._opened)

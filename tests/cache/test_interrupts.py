@@ -20,7 +20,7 @@ import pnc_vol
 from pnc_vol.append_log.private_folders import note_folders
 from pnc_vol.cache.wrapper import CacheDriver
 from pnc_vol.file import parting, registry
-from pnc_vol.system import REAL
+from pnc_vol.system import REAL, System
 
 KINDS: dict[str, dict[str, Any]] = {
     "cache": {"hints": {"e10_cache_flush_flag": "flush_immediate"}},
@@ -279,3 +279,22 @@ def test_a_rank_that_leaves_takes_the_cache_of_the_replaced_file_along(tmp_path:
     virtual_ranks.run(2, job, timeout=5)
     pnc_vol.File(tmp_path / "a.nc", "r+", recover=True, hints=hints).close()
     assert {path.name for path in tmp_path.iterdir()} == {"a.nc"}
+
+
+@pytest.mark.parametrize("kind", ["cache", "coherent cache"])
+def test_who_keeps_the_exception_of_an_opening_keeps_no_window(kind: str, tmp_path: Path) -> None:
+    """A window has a descriptor of its own, which would keep the space of a log that was removed."""
+    counted = Interrupts(0, KeyboardInterrupt)
+    for n, trouble in ((-2, Interrupts(0, KeyboardInterrupt)), (-1, counted)):
+        with trouble:
+            f = pnc_vol.File(tmp_path / f"{n}.nc", "w", **options(kind, tmp_path / str(n)))
+        f.close()
+    codes = System.mmap.__code__, CacheDriver.__init__.__code__
+    lines = [n + 1 for n, call in enumerate(counted._call_of) if counted._noted[call].code in codes]
+    before = open_now()
+    for n in lines:
+        trouble = counted.at_line(n)
+        with pytest.raises(KeyboardInterrupt) as kept, trouble:
+            pnc_vol.File(tmp_path / f"{n}.nc", "w", **options(kind, tmp_path / str(n)))
+        assert open_now() == before, trouble.where
+        del kept

@@ -16,6 +16,8 @@ from interrupts import AtCall, Call, Interrupts, open_now
 import pnc_vol
 from pnc_vol import File
 from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.file import driver_stack
+from pnc_vol.system import System
 
 NUMBERS = np.arange(1, 13, dtype="i4").reshape(4, 3)
 PAIRS = np.array([(n, n / 2) for n in range(4)], [("a", "i4"), ("b", "f8")])
@@ -202,3 +204,49 @@ def test_a_header_that_is_in_the_file_and_was_not_noted(tmp_path: Path, act: str
     with pnc_vol.File(tmp_path / "a.nc") as f:
         assert (list(f), list(f.attrs)) == ((["x", "y"], ["long"]) if act == "close" else (["x"], []))
         assert f["x"][...].tolist() == NUMBERS.tolist()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_the_file_of_a_queue_that_spills_is_not_left(error: type[BaseException], tmp_path: Path) -> None:
+    """Its name goes as soon as it is open, also where an interruption comes between the two."""
+
+    def posted(f: File) -> None:
+        f["x"][:50_000] = 1
+        f["x"][50_000:] = 2
+
+    def opened(n: int) -> File:
+        f = File(tmp_path / f"{n}.nc", "w", ordered=True, buffer_size=100_000)
+        f.create_dataset("x", (100_000,), "i4")
+        f.flush()
+        return f
+
+    with opened(-1) as f, Interrupts(0, error) as counted:
+        posted(f)
+    code = driver_stack.open_spill.__code__
+    of_spill = [n for n, call in enumerate(counted._call_of) if counted._noted[call].code is code]
+    assert of_spill
+    for n in range(of_spill[0], of_spill[-1] + 2):
+        with opened(n) as f:
+            trouble = counted.at_line(n + 1)
+            with pytest.raises(error), trouble:
+                posted(f)
+            assert not list(tmp_path.glob(".*.spill")), trouble.where
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupted_opening_closes_all_at_once(error: type[BaseException], tmp_path: Path) -> None:
+    """Also what was opened and nobody knows yet: who has the exception may keep it, and its traceback."""
+    File(tmp_path / "-2.nc", "w").close()
+    with Interrupts(0, error) as counted:
+        f = File(tmp_path / "-1.nc", "w")
+    f.close()
+    code = System.open.__code__
+    lines = [n + 1 for n, call in enumerate(counted._call_of) if counted._noted[call].code is code]
+    assert lines
+    before = open_now()
+    for n in lines:
+        trouble = counted.at_line(n)
+        with pytest.raises(error) as kept, trouble:
+            File(tmp_path / f"{n}.nc", "w")
+        assert open_now() == before, trouble.where
+        del kept
