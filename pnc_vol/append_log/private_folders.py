@@ -32,6 +32,7 @@ from pnc_vol.system.neighbours import is_unnamed, neighbour
 
 __all__ = [
     "FoldersOfJobs",
+    "empty_folder",
     "find_folders",
     "folders_named",
     "forget_folder",
@@ -214,10 +215,15 @@ def folders_named(system: System, parent: str, begin: str) -> list[str]:
     return sorted(os.path.join(parent, name) for name in system.listdir(parent) if name.startswith(begin))
 
 
-def remove_folder(system: System, folder: str, first: str) -> None:
-    """Remove a folder and its files, those with a suffix first: without them nothing else in it counts."""
+def empty_folder(system: System, folder: str, first: str) -> None:
+    """Remove the files of a folder, those with a suffix first: without them nothing else in it counts."""
     for name in sorted(system.listdir(folder), key=lambda name: not name.endswith(first)):
         system.unlink(os.path.join(folder, name))
+
+
+def remove_folder(system: System, folder: str, first: str) -> None:
+    """Remove a folder and its files; see `empty_folder`."""
+    empty_folder(system, folder, first)
     system.rmdir(folder)
 
 

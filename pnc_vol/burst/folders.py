@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from pnc_vol.append_log.private_folders import (
     FoldersOfJobs,
+    empty_folder,
     find_folders,
     folders_named,
     forget_folder,
@@ -18,7 +19,6 @@ from pnc_vol.append_log.private_folders import (
     name_of_folders,
     noted_folders,
     notes_about,
-    remove_folder,
 )
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System
@@ -113,6 +113,8 @@ def remove_logs(system: System, path: str, folder: str) -> None:
     OSError
         They cannot be removed.
     """
-    remove_folder(system, folder, ".meta")
+    # The folder is the last to go: the next opening for writing finds by the note what a kill leaves.
+    empty_folder(system, folder, ".meta")
     for note in notes_about(system, path, LOGS_NOTED):
         forget_folder(system, note, folder)
+    system.rmdir(folder)

@@ -296,6 +296,42 @@ def test_an_empty_folder_that_a_kill_left_is_removed(tmp_path: pathlib.Path, log
     assert folders(logs) == [other]
 
 
+def test_a_recovery_that_is_killed_at_its_end_leaves_nothing_for_ever(
+    tmp_path: pathlib.Path, logs: pathlib.Path
+) -> None:
+    """The next one finds what it left by the note, or in the folder of logs."""
+
+    class Killed(HookedSystem):
+        """Ends the process at the n-th removal of a file or folder."""
+
+        left = 0
+
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if name in ("unlink", "rmdir"):
+                self.left -= 1
+                if not self.left:
+                    os._exit(0)
+            return super().call(name, args, kwargs)
+
+    def recovered(path: pathlib.Path, n: int) -> int:
+        system = Killed()
+        system.left = n
+        pnc_vol.File(path, "r+", recover=True, system=system).close()
+        return -system.left
+
+    job(tmp_path / "0.nc", logs)
+    count = recovered(tmp_path / "0.nc", 0)
+    assert count > 4
+    for n in range(1, count + 1):
+        path = tmp_path / f"{n}.nc"
+        job(path, logs)
+        ended(lambda path=path, n=n: recovered(path, n))  # type: ignore[misc]
+        with pnc_vol.File(path, "r+", recover=True, burst_buf_dirname=str(logs)) as f:
+            assert f["x"][:].tolist() == [1.0] * 4
+        assert not folders(logs), n
+        assert not note_of(path).exists(), n
+
+
 def test_a_folder_that_another_opening_took_for_a_leftover_is_made_again(
     tmp_path: pathlib.Path, logs: pathlib.Path
 ) -> None:
