@@ -89,7 +89,8 @@ class BlobSets:
 
     @staticmethod
     def open(opening: Opening) -> Any:
-        if opening.content == signature.HDF5_SIGNATURE or opening.options.layout == "hdf5blob":
+        asked = opening.options.layout == "hdf5blob"
+        if opening.content == signature.HDF5_SIGNATURE or (asked and not opening.content):
             from pnc_vol.blob.hdf5.opening import open_hdf5_set as open_set
         else:
             from pnc_vol.blob.set_opening import open_set

@@ -25,7 +25,7 @@ from pnc_vol.file.opening import Opening
 from pnc_vol.format.encode import encode, encoded_empty
 from pnc_vol.format.model import Header
 from pnc_vol.late import late
-from pnc_vol.layout.registry import header_paths, layout_class
+from pnc_vol.layout.registry import CANONICAL, header_paths, layout_class
 from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def find(opening: Opening, new: Header) -> None:
         there: os.stat_result | None = None
         if opening.driver is None:
             path, there = _standing(options, asked, opening.mode)
-            seen = _set_of(options, asked, path, opening.mode, there)
+            # a file that is opened as one of a set is none itself
+            seen = None if opening.layout is not None else _set_of(options, asked, path, opening.mode, there)
             if seen is not None and path != (first := file_sets(seen.sets).first_file(seen.base)):
                 path, there = first, None
                 with suppress(FileNotFoundError):
@@ -97,9 +98,9 @@ def _standing(options: Options, path: str, mode: str) -> tuple[str, os.stat_resu
             if new:
                 return path, None
     names = _header_paths(path, options.layout)
-    if not new and _several_files(options) and names[-1] != path:
+    if not new:
         # a file that is there is opened as what it is
-        names.append(path)
+        names = list(dict.fromkeys((*names, path, *_header_paths(path, ""))))
     for name in names:
         with suppress(FileNotFoundError):
             return name, options.system.stat(name)
@@ -139,7 +140,8 @@ def _set_of(options: Options, asked: str, path: str, mode: str, there: os.stat_r
     # as h5py: an empty file, such as `tempfile` makes, is no file yet
     if there is None or (mode != "r" and there.st_size == 0 and path == asked):
         return new
-    if options.layout and new is None:
+    if options.layout == CANONICAL and path == asked:
+        # one of the files of a set, as the ordinary file that it is
         return None
     # The files of a set end in a number: no plug-in is loaded for any other name.
     for name in set_names() if path[-1:].isdigit() else ():

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pnc_vol.errors import DefinitionError, MissingPackageError, NotYetError
+from pnc_vol.errors import MissingPackageError, NotYetError
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
 from pnc_vol.layout.canonical import CanonicalLayout
@@ -93,7 +93,7 @@ def layout_class(name: str) -> type[Layout]:
 
 
 def layout_of(path: str, asked: str, stated: str, *, empty: bool) -> type[Layout]:
-    """Return the layout that a file is opened with.
+    """Return the layout that a file is opened with: a file that is there has the one that it says.
 
     Parameters
     ----------
@@ -104,8 +104,6 @@ def layout_of(path: str, asked: str, stated: str, *, empty: bool) -> type[Layout
 
     Raises
     ------
-    DefinitionError
-        The file has another layout than the user asked for.
     MissingPackageError
         It has one that is not installed.
 
@@ -114,13 +112,8 @@ def layout_of(path: str, asked: str, stated: str, *, empty: bool) -> type[Layout
     >>> layout_of("x.nc", "", "", empty=False).name
     'canonical'
     """
-    if asked and asked != (stated or CANONICAL) and (stated or not empty):
-        raise DefinitionError(
-            f"{path}: its data have the layout {(stated or CANONICAL)!r}, so it cannot be opened with "
-            f"layout={asked!r}; leave layout= out"
-        )
     try:
-        return layout_class(asked or stated or CANONICAL)
+        return layout_class(stated or (asked if empty else "") or CANONICAL)
     except ValueError:
         raise MissingPackageError(
             f"{path}: its data have the layout {stated!r}, which no installed package provides (known: "

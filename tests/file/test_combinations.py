@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import options
 import pytest
 from virtual_ranks import run
 
 import pnc_vol
+from pnc_vol import plugins
 from pnc_vol.file.combinations import REFUSED
 from pnc_vol.layout.registry import register
 
@@ -76,3 +78,22 @@ def test_a_file_that_exists_is_opened_as_what_it_is(tmp_path: Path) -> None:
     pnc_vol.File(tmp_path / "x.nc", "w").close()
     with pnc_vol.File(tmp_path / "x.nc", "r+", hints={"pnc_layout": "canonical"}, durable=True, burst_buf=True) as f:
         f["x"] = 1
+
+
+@pytest.mark.parametrize("asked", ["canonical", "rawfiles", "blob", "hdf5blob"])
+@pytest.mark.parametrize("layout", ["canonical", "rawfiles", "blob", "hdf5blob"])
+def test_a_file_that_is_there_is_opened_as_what_it_is(layout: str, asked: str, tmp_path: Path) -> None:
+    with plugins.restored():
+        options.load_plugins("rawfiles")
+        path = tmp_path / "x.nc"
+        with pnc_vol.File(path, "w", layout=layout) as f:
+            f["x"] = [1, 2, 3]
+        before = sorted(path.parent.iterdir())
+        for mode in ("r", "r+", "a") if layout != "hdf5blob" else ("r",):
+            with pnc_vol.File(path, mode, layout=asked) as f:
+                assert f["x"][:].tolist() == [1, 2, 3]
+                if mode != "r":
+                    f["x"][...] = [1, 2, 3]
+            assert sorted(path.parent.iterdir()) == before
+        with pnc_vol.File(path) as f:
+            assert f["x"][:].tolist() == [1, 2, 3]

@@ -136,15 +136,6 @@ class TestWhatAFileSays:
             assert list(f.attrs) == ["title"]
         assert (path.parent / "x.nc.raw" / "y").stat().st_size == 8
 
-    def test_another_name_is_refused(self, path: pathlib.Path) -> None:
-        for mode in ("r", "r+", "a"):
-            with pytest.raises(pnc_vol.DefinitionError, match="'rawfiles', so it cannot be opened with layout='canon"):
-                pnc_vol.File(path, mode, layout="canonical")
-        with pnc_vol.File(path, "w") as f:
-            f["x"] = [1.5]
-        with pytest.raises(pnc_vol.DefinitionError, match="'canonical', so it cannot be opened with layout='rawfiles'"):
-            pnc_vol.File(path, layout="rawfiles")
-
     def test_a_layout_that_is_not_installed(self, tmp_path: pathlib.Path) -> None:
         path = tmp_path / "x.nc"
         with plugins.restored():

@@ -21,9 +21,8 @@ from pnc_vol.blob.set_headers import canonical_of, refuse_foreign
 from pnc_vol.blob.set_opening import dealt_subfiles
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.publish import Location
-from pnc_vol.disk.signature import HDF5_SIGNATURE
 from pnc_vol.drivers.stack import open_stack
-from pnc_vol.errors import DefinitionError, FormatError, NotYetError
+from pnc_vol.errors import FormatError, NotYetError
 from pnc_vol.file.driver_stack import context_of, open_together, stack_of, stack_of_others
 from pnc_vol.file.joining import session_of
 from pnc_vol.file.opening import Opening
@@ -37,15 +36,9 @@ __all__ = ["open_hdf5_set"]
 
 def open_hdf5_set(opening: Opening) -> Any:
     """Open or create a set of HDF5 blob files (collective); see `set_opening.open_set`."""
-    path, options = opening.path, opening.options
+    path = opening.path
     if not opening.content:
         return _created(opening)
-    if opening.content != HDF5_SIGNATURE or options.layout not in ("", Hdf5BlobLayout.name):
-        stated = Hdf5BlobLayout.name if opening.content == HDF5_SIGNATURE else "blob"
-        raise DefinitionError(
-            f"{path}: its data have the layout {stated!r}, so it cannot be opened with layout={options.layout!r}; "
-            "leave layout= out"
-        )
     if opening.writable:
         raise NotYetError(
             f"{path}: HDF5 blobs are written once, when the file is closed: all data of a process lie in one piece, "

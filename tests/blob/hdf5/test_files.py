@@ -97,9 +97,6 @@ def test_what_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
         f["x"] = 1
         with pytest.raises(NotYetError, match="a flush cannot be durable"):
             f.flush(durable=True)
-    write(tmp_path / "out.h5")
-    with pytest.raises(DefinitionError, match="have the layout 'hdf5blob', so it cannot be opened with layout='blob'"):
-        pnc_vol.File(tmp_path / "out.h5", layout="blob")
     with pytest.raises(FileNotFoundError):
         pnc_vol.File(tmp_path / "none" / "out.h5", "w", layout="hdf5blob")
 
