@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pnc_vol.api import dataset_plan, paths
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID
-from pnc_vol.api.ignored_options import given_options, warn_of_storage
+from pnc_vol.api.ignored_options import CopiedChunks, given_options, warn_of_storage
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import HLObject, wrap
@@ -341,7 +341,10 @@ class Creating(HLObject, MutableMappingHDF5):
             As `create_dataset`.
         """
         shown = ("shape", "dtype", "chunks", "compression", "compression_opts", "scaleoffset", "shuffle", "fletcher32")
-        kwupdate = {**{key: getattr(other, key) for key in shown}, **_properties(other), **kwupdate}
+        copied = {key: getattr(other, key) for key in shown} | _properties(other)
+        if other.chunks is not None:
+            copied["chunks"] = CopiedChunks(other.chunks)
+        kwupdate = copied | kwupdate
         if other.maxshape != other.shape:
             kwupdate.setdefault("maxshape", other.maxshape)
         return self.create_dataset(name, **kwupdate)

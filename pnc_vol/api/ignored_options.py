@@ -236,6 +236,12 @@ def _flags(options: Mapping[str, Any], ignored: dict[str, Any]) -> None:
     ignored |= {name: options[name] for name in ("efile_prefix", "virtual_prefix") if options.get(name)}
 
 
+class CopiedChunks(tuple[int, ...]):
+    """Chunks of a dataset that another one is made like: nobody asked for them."""
+
+    __slots__ = ()
+
+
 def warn_of_storage(ignored: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Warn, once per kind, of options that are not stored.
 
@@ -247,7 +253,8 @@ def warn_of_storage(ignored: Mapping[str, Any], options: Mapping[str, Any]) -> N
     for kind in ("compression", "shuffle", "fletcher32", "scaleoffset", "track_times"):
         if kind in ignored:
             warn_once(kind, "CDF cannot hold this storage option; it is remembered while the file is open, not stored")
-    if options.get("chunks") is not None:
+    chunks = options.get("chunks")
+    if chunks is not None and not isinstance(chunks, CopiedChunks):
         warn_once("chunks", "CDF has no chunks; the shape is remembered while the file is open, not stored")
 
 

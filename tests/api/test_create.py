@@ -6,6 +6,7 @@ import pathlib
 import warnings
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -273,3 +274,19 @@ def test_the_short_way_refuses_what_the_long_one_refuses(tmp_path: pathlib.Path)
             eval(f"f.{call}")
     with pnc_vol.File(tmp_path / "old.nc", "w", format="CDF-1") as f, pytest.raises(ValueError, match="CDF-5"):
         f.create_dataset("b", data=np.arange(3))
+
+
+@pytest.mark.usefixtures("nothing_warned_of")
+def test_a_dataset_like_another_has_its_chunks_without_a_warning(tmp_path: pathlib.Path) -> None:
+    """Nobody asked for them in that call; who does is told that they are not stored."""
+    with h5py.File(tmp_path / "a.h5", "w") as source, pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        source.create_dataset("x", (10,), "f4", chunks=(5,))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PncVolWarning)
+            made = f.create_dataset_like("like", source["x"], track_times=None)
+            assert made.chunks == (5,)
+            assert f.create_dataset_like("like it", made).chunks == (5,)
+            grows = f.create_dataset("grows", (10,), "f4", maxshape=(None,))
+            assert f.create_dataset_like("grows, too", grows).chunks == grows.chunks
+        with pytest.warns(PncVolWarning, match="CDF has no chunks"):
+            assert f.create_dataset_like("asked", made, chunks=(2,)).chunks == (2,)
