@@ -203,7 +203,10 @@ class Promise:
 def promise(moments: list[Moment], at: int, kind: str) -> Promise:
     """What is promised after a crash at a change, for readers before or after a recovery."""
     done = [one for one in moments if one.end <= at]
-    least = next((one for one in reversed(done) if kind in one.safe and one.published), None)
+    anew = [n for n, one in enumerate(done) if one.step and one.step.act == "again" and one.published]
+    # a new file in the place of an old one was not synced, but for its name
+    held = done[anew[-1] :] if anew and "power" in kind else done
+    least = next((one for one in reversed(held) if kind in one.safe and one.published), None)
     later = [one for one in moments if (least is None or one.end > least.end) and one.begin <= at]
     later += [one for one in moments if least is not None and one.end == least.end and one is not least]
     allowed = may_hold(least, later)

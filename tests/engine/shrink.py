@@ -414,7 +414,7 @@ def script(program: Program, told: str = "", *, before: str = "", after: str = "
             head.append(f"os.makedirs(FOLDER + '/{name}', exist_ok=True)")
     if "/hints.json" in body + before + after:
         head.append(f"open(FOLDER + '/hints.json', 'w').write({hints_file(config, 'FOLDER')!r})")
-    if "else." in body:
+    if "else." in body or "show(" in body:
         head += [f"with h5py.File(FOLDER + '/else.nc', 'w') as f: f['e'] = {code(OTHER['else.nc'])}"]
         head += [f"{code(OTHER['else.bin'])}.tofile(FOLDER + '/else.bin')"]
     for helper in HELPERS:
