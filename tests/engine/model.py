@@ -135,6 +135,9 @@ def _objects(items: list[Any], shape: Shape) -> Array:
 class Blocks(pnc_vol.MultiBlockSlice, h5py.MultiBlockSlice):
     """Blocks of elements as an index of both libraries."""
 
+    def __repr__(self) -> str:
+        return f"h5py.{super().__repr__()}"
+
 
 def cells(shape: Shape, at: Any) -> Array:
     """Flat numbers of the elements that an index selects, in the shape of the selection.

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from acts import ACTS, CASTS, HELPERS, Step, numeric
-from model import EMPTY, HELPER, REFERENCES, Blocks, Data, Impossible, Model, Values, cells, literal, need
+from model import EMPTY, HELPER, REFERENCES, Data, Impossible, Model, Values, cells, literal, need
 from options import EXAMPLES, OPTIONS, OTHER, PLUGINS, Config, arguments, hints_file, normal
 from run import Program
 
@@ -249,7 +249,7 @@ def index_code(at: Any) -> str:
         return ":".join(ends) + (f":{at.step}" if at.step not in (None, 1) else "")
     if at is Ellipsis:
         return "..."
-    return f"h5py.{at!r}" if isinstance(at, Blocks) else code(at)
+    return code(at)
 
 
 class Speaking:
