@@ -364,8 +364,12 @@ def go_on(run: Run, before: Contents, *, clean: bool = True) -> None:
         recover(run, random.Random(1))
     with run.open("r") as f:
         again = seen(f)
-    wanted = Contents(before.datasets, {**before.attrs, "@afterwards": "1"}, before.groups)
-    complain("written to afterwards", again, [wanted], torn=False, known=True)
+    wanted = [Contents(before.datasets, {**before.attrs, "@afterwards": "1"}, before.groups)]
+    if not clean:
+        # elements that are missing at the end of the file read as the fill value, and as 0 once data were moved
+        numbers = {path: array for path, array in before.datasets.items() if array.dtype.kind in "iuf"}
+        wanted.append(Contents({p: np.where(array == 7, 0, array) for p, array in numbers.items()}, there=False))
+    complain("written to afterwards", again, wanted, torn=False, known=True)
     file = run.place if os.path.exists(run.place) else f"{run.place}.0000"
     if errors := [one for one in pnc_vol.check(file, values=False) if one.severity == "error"]:
         raise Wrong(f"after the recovery it is no valid file: {errors[0]}")
