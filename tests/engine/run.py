@@ -480,8 +480,8 @@ def same_bytes(program: Program, folder: str, again: Callable[[Program, str], An
     config, ranks = program.config, on_ranks(program.config)
     if not in_file(config) or config["layout"] not in ("canonical",) + ("blob",) * (not ranks):
         return
-    if logged(config) and any(step.act == "atomic" for step in program.steps):
-        return  # a log that is emptied at each write places new datasets early
+    if (ranks or logged(config)) and any(step.act == "atomic" for step in program.steps):
+        return  # what one rank writes at once, or a log that is emptied at each write, places new datasets early
     with tempfile.TemporaryDirectory(dir=os.path.dirname(folder)) as other:
         if config | ROOMY != config:
             if again is not None:
