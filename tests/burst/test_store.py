@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_bytes import MAGIC
+from this_system import needs_reservation
 
 import pnc_vol
 from pnc_vol.testing.faults import HookedSystem, TraceSystem
@@ -51,6 +52,7 @@ def test_a_read_writes_nothing_to_the_file(tmp_path: pathlib.Path, logs: pathlib
         assert (tmp_path / "x.nc").read_bytes() == content
 
 
+@needs_reservation
 def test_the_header_goes_to_the_file_and_data_to_the_log(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     system = TraceSystem()
     with pnc_vol.File(tmp_path / "x.nc", "w", **logged(logs, system=system)) as f:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from this_system import needs_memory_files
 from virtual_mpi import Intracomm
 from virtual_ranks import run
 
@@ -149,6 +150,7 @@ def test_a_window_that_fails_is_told_to_all_and_its_thread_ends(tmp_path: Path, 
         assert not [one for one in threading.enumerate() if one.name == "pnc_vol"]
 
 
+@needs_memory_files
 @pytest.mark.parametrize(("nodes", "splits"), [(1, 1), (2, 4)])
 def test_ranks_of_one_node_split_no_communicator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, splits: int
