@@ -51,7 +51,6 @@ def close_left_file(session: Session) -> None:
     """Close a file that this rank left."""
     # Closing an MPI file is collective: a rank that leaves alone can only leave it to the end of the job.
     if not session.disk.collective:
-        session.disk.release_left(first=session.comm.rank == 0)
         session.disk.driver.close()
     elif not session.epochs.pending:
         session.disk.driver.leave()
