@@ -88,14 +88,12 @@ def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequenc
     system = REAL
     if is_set(system, os.fspath(path)):
         return _of_set(os.fspath(path), system)
-    with _header_bytes(os.fspath(path), system) as (read, nbytes):
-        findings = with_bytes(read, nbytes, rules.check)
-        if any(finding.severity == "error" for finding in findings):
-            return findings
-        decoded = with_bytes(read, nbytes, decode)
+    findings, header = _of_file(os.fspath(path), system)
+    if header is None:
+        return findings
     for name in readers:
-        findings += _problems(decoded.header, name)
-    findings += examine(decoded.header)
+        findings += _problems(header, name)
+    findings += examine(header)
     if values:
         findings += map(warning, _of_values(os.fspath(path), system))
     return findings
@@ -116,6 +114,15 @@ def _header_bytes(path: str, system: System) -> Iterator[tuple[Callable[[bytearr
         system.close(fd)
 
 
+def _of_file(path: str, system: System) -> tuple[list[Finding], Header | None]:
+    """Return what is wrong with a file as NetCDF, and its header if it has no error."""
+    with _header_bytes(path, system) as (read, nbytes):
+        findings = with_bytes(read, nbytes, rules.check)
+        if any(finding.severity == "error" for finding in findings):
+            return findings, None
+        return findings, with_bytes(read, nbytes, decode).header
+
+
 def _of_set(path: str, system: System) -> list[Finding]:
     """Return what is wrong with a set of subfiles: with each of them, and with all together."""
     findings: list[Finding] = []
@@ -127,7 +134,8 @@ def _of_set(path: str, system: System) -> list[Finding]:
                 tree = f.id.node.tree
                 if f.id.handle.session.disk.layout.name == "blob":
                     for name in files_of(system, path)[: known.count]:
-                        found = check(name, values=False)
+                        # the markers in a subfile are of the variables of the set, not of its own
+                        found, _ = _of_file(name, system)
                         findings += [one._replace(message=f"{name}: {one.message}") for one in found]
                 for k, dims in enumerate(known.files.dims, 1):
                     none = known.files.lookup(k).index.coverage().none
