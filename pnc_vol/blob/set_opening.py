@@ -222,6 +222,8 @@ def _give_up(members: Sequence[Member], opened: Sequence[Opening], error: BaseEx
         assert one.driver is not None
         with suppress(OSError):
             one.driver.close()
+        if one.way == "create" and one.location is not None and one.comm.rank == 0:
+            one.location.discard()
         one.release()
 
 

@@ -284,6 +284,26 @@ def one_header_is_older(path: str) -> None:
         holds(mixed, x=old, t=[old, old + 7], new=np.arange(SIZE))
 
 
+@scenario
+def another_file_is_in_the_way(path: str) -> None:
+    """Mode "x" refuses the name of any subfile that is there; the new subfiles of other ranks leave nothing."""
+    folder, name = os.path.split(path)
+    last = f"{path}.{min(SUBFILES, SIZE) - 1:04d}"
+    if RANK == 0:
+        with pnc_vol.File(last, "w", layout="canonical") as f:
+            f["kept"] = 1
+    WORLD.Barrier()
+    try:
+        opened(path, "x", layout="blob", subfiles=SUBFILES)
+    except FileExistsError as error:
+        assert last in str(error), error
+    else:
+        raise AssertionError("a file was replaced")
+    WORLD.Barrier()
+    left = [one for one in os.listdir(folder) if name in one]
+    assert left == [os.path.basename(last)], left
+
+
 for name in NAMES or SCENARIOS:
     SCENARIOS[name](os.path.join(HERE, f"{name}.nc"))
     WORLD.Barrier()

@@ -19,6 +19,7 @@ CONTENTS = (
     "copies_in_every_subfile",
     "replaced",
     "one_header_is_older",
+    "another_file_is_in_the_way",
 )
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
