@@ -6,6 +6,7 @@ Knows: names. Does not know: what is in a log, which folders are private (`appen
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from contextlib import suppress
 
 from pnc_vol.append_log.private_folders import (
@@ -21,13 +22,14 @@ from pnc_vol.append_log.private_folders import (
     notes_about,
 )
 from pnc_vol.settings.options import Options
-from pnc_vol.system import System
+from pnc_vol.system import System, exists
 from pnc_vol.system.neighbours import LOGS_NOTED, is_unnamed, neighbour
 
 __all__ = [
     "begin_of_names",
     "find_logs",
     "folder_for",
+    "forget_absent",
     "job_folders",
     "join_log_folder",
     "logs_in",
@@ -40,6 +42,12 @@ _PREFIX = "pncbb-"
 _ADVICE = (
     "nc_burst_buf_dirname: no log folder can be made here ({}); give a folder on a device with room "
     "where you may write, or open the file without a log (nc_burst_buf=disable)"
+)
+
+_AWAY = (
+    "it is not on this machine. If its job has ended, what it posted last is there alone: 'pnc-vol replay FILE' on its "
+    "host, or with the folder brought here 'pnc-vol replay FILE FOLDER', puts it into the file "
+    "(nc_burst_buf_overwrite=enable gives it up)"
 )
 
 
@@ -85,12 +93,37 @@ def find_logs(system: System, path: str, parent: str) -> FoldersOfJobs:
 
     Of a file that has not got its own name yet those of all files are found, as they do not have its name either.
     """
-    begin = begin_of_names("" if is_unnamed(path) else path)
-    named = [folder for note in notes_about(system, path, LOGS_NOTED) for folder in noted_folders(system, note)]
-    folders = [folder for folder in named if os.path.basename(folder).startswith(begin)]
+    begin, folders = begin_of_names("" if is_unnamed(path) else path), _noted(system, path)
     with suppress(OSError):
         folders += folders_named(system, parent, begin)
-    return find_folders(system, folders, ".commit")
+    found = find_folders(system, folders, ".commit")
+    found.closed.update(dict.fromkeys(_absent(system, path), _AWAY))
+    return found
+
+
+def _noted(system: System, path: str) -> list[str]:
+    """Return the folders of a file's logs that the note beside it names."""
+    begin = begin_of_names("" if is_unnamed(path) else path)
+    named = [folder for note in notes_about(system, path, LOGS_NOTED) for folder in noted_folders(system, note)]
+    return [folder for folder in named if os.path.basename(folder).startswith(begin)]
+
+
+def _absent(system: System, path: str) -> list[str]:
+    """Return those that the note names and that are not here."""
+    absent = [folder for folder in _noted(system, path) if not exists(system, folder)]
+    # a job that ends takes its folder out of the note before it removes it
+    return [folder for folder in absent if folder in _noted(system, path)] if absent else []
+
+
+def forget_absent(system: System, path: str, jobs: Container[str] | None = None) -> None:
+    """Take out of the note what it names and is not here.
+
+    jobs : container of str, names of folders: only these, because their logs were brought here and replayed.
+    """
+    for folder in _absent(system, path):
+        if jobs is None or os.path.basename(folder) in jobs:
+            for note in notes_about(system, path, LOGS_NOTED):
+                forget_folder(system, note, folder)
 
 
 def job_folders(system: System, parent: str, path: str = "") -> list[str]:

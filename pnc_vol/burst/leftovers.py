@@ -23,7 +23,7 @@ from pnc_vol.file.leftovers import Left
 from pnc_vol.late import late
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
-from pnc_vol.system import exists, is_folder
+from pnc_vol.system import System, exists, is_folder
 from pnc_vol.system.neighbours import LOGS_NOTED, is_unnamed, neighbour
 from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
 
@@ -122,6 +122,8 @@ class LogRecovery:
             return
         if writable:
             _tidy(real, options)
+            if options.burst_buf_overwrite:
+                log_folders.forget_absent(system, real)
         found = leftovers_of(real, options)
         everything = [*found.own, *found.foreign]
         if found.closed:
@@ -209,9 +211,9 @@ def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayRepor
     plain = options._replace(burst_buf=False, recover=False, driver="")
     any_file = options.recover == "any-file"
     # All jobs are replayed together: a later job knows a header that an earlier, killed one never had.
-    report = replay.replay_into(path, sources.metas_of(system, folders), options=plain, any_file=any_file)
-    for folder in folders:
-        log_folders.remove_logs(system, path, folder)
+    metas = sources.metas_of(system, folders)
+    report = replay.replay_into(path, metas, options=plain, any_file=any_file)
+    _forget(system, path, folders, metas)
     text = "%s: logs of a killed job were replayed: %d requests from %d logs"
     tell(RECOVERY, INFO, text, path, report.replayed, report.logs)
     return report
@@ -244,12 +246,19 @@ def replay_logs(
         return sources.named_logs(system, list(names), real) if names else []
 
     found = on_root(comm, "replay find", find)
-    first = comm.rank == 0
     report = replay.replay_into(path, found, options=options, comm=comm, any_file=any_file, **how)
     report.closed += closed
-    for folder in left if first else ():
-        log_folders.remove_logs(system, real, folder)
+    if comm.rank == 0:
+        _forget(system, real, left, found)
     return report
+
+
+def _forget(system: System, path: str, folders: Sequence[str], metas: Sequence[str]) -> None:
+    """Remove folders of logs that were replayed, and take out of the note where the jobs of `metas` had others."""
+    for folder in folders:
+        log_folders.remove_logs(system, path, folder)
+    homes = [os.path.dirname(os.path.abspath(meta)) for meta in metas]
+    log_folders.forget_absent(system, path, set(map(os.path.basename, homes)))
 
 
 def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> list[str]:

@@ -598,6 +598,35 @@ def test_logs_that_are_removed_while_a_reader_looks_at_them(tmp_path: pathlib.Pa
     assert nth > 3
 
 
+@pytest.mark.parametrize("mode", ["r", "r+", "a"])
+def test_a_log_on_another_node_is_named(mode: str, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    """The note beside the file names a folder that is not on this machine."""
+    path, elsewhere = tmp_path / "x.nc", tmp_path / "elsewhere"
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("x", (4,), "f8")
+    job(path, logs, "a", 5.0)
+    (folder,) = folders(logs)
+    logs.rename(elsewhere)
+    with pytest.warns(PncVolWarning, match=f"{folder}: it is not on this machine"):
+        pnc_vol.File(path, mode).close()
+    report = pnc_vol.replay(path)
+    assert report.logs == 0
+    assert str(folder) in report.closed[0]
+    assert pnc_vol.replay(path, [elsewhere / folder.name]).replayed == 2
+    assert not note_of(path).exists()
+    with pnc_vol.File(path) as f:
+        assert f["x"][:].tolist() == [5.0] * 4
+
+
+def test_a_log_on_another_node_is_given_up(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    path = tmp_path / "x.nc"
+    pnc_vol.File(path, "w").close()
+    job(path, logs, "a")
+    shutil.rmtree(logs)
+    pnc_vol.File(path, "r+", burst_buf_overwrite=True).close()
+    assert not note_of(path).exists()
+
+
 def test_a_closed_file_holds_no_descriptor(tmp_path: pathlib.Path) -> None:
     """Whoever keeps its object: windows of the log are given back, also where nothing was posted."""
     before = set(os.listdir("/proc/self/fd"))
