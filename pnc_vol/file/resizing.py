@@ -32,6 +32,7 @@ from pnc_vol.file.session import Session
 from pnc_vol.interruptions import is_interruption
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.ranks.comm import on_root
 
 __all__ = ["resize"]
 
@@ -159,10 +160,14 @@ def _lay_out_anew(
         _replace(before, node, shape)
     for _, node in replaced:
         session.defs.check_room(node, session.disk)
-    if session.comm.rank == 0:
+
+    def copy_all() -> None:
         with session.posted.queue.in_memory():
             for before, node in replaced:
                 _copy(session, before, node)
+
+    # what rank 0 cannot read has its old shape on all ranks
+    on_root(session.comm, "resize", copy_all)
 
 
 def _replace(before: DatasetNode, node: DatasetNode, shape: Shape) -> None:

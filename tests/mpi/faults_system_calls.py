@@ -73,6 +73,26 @@ def numrecs_never_covers_what_failed() -> None:
 
 
 @scenario
+def what_is_to_be_resized_cannot_be_read() -> None:
+    """Rank 0 copies the values to the new variable; if it cannot, the dataset has its old shape on all ranks."""
+    system = faulty({"pread_into", "preadv"}, errno=errno.EIO, mode="forever")
+    f = opened(driver="posix", system=system)
+    x = f.create_dataset("x", (4, SIZE), "i4", maxshape=(4, None))
+    x[:, RANK] = RANK
+    f.flush()
+    arm(system, 0)
+    told = same(lambda: x.resize((4, SIZE + 1)), OSError)
+    assert told["errno"] == errno.EIO
+    assert x.shape == (4, SIZE)
+    system.heal()
+    x.resize((4, SIZE + 1))
+    if RANK == 0:
+        x[:, SIZE] = 9
+    f.close()
+    holds("x", np.tile([*range(SIZE), 9], (4, 1)))
+
+
+@scenario
 def failed_at_close() -> None:
     """The file is closed nevertheless, on all ranks, and what could be written is there."""
     system = faulty({"pwrite", "pwritev"}, errno=errno.EDQUOT, mode="forever")
