@@ -55,6 +55,9 @@ def encode(values: Any, element: Element) -> NDArray[Any]:
     >>> encode(["a", "bcd"], element_for(string_dtype()))
     array([b'a', b'bcd'], dtype='|S3')
     """
+    if isinstance(values, np.ndarray):
+        # masked arrays and arrays with units compare in their own way
+        values = np.asarray(values)
     return _KINDS[element.kind].encode(values, element)
 
 

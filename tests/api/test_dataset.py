@@ -261,7 +261,7 @@ class HasArray:
 WRAPS: dict[str, Any] = {
     "array": lambda a: a, "scalar": lambda a: a[0], "number": lambda a: a[0].item(), "scalars": lambda a: [a[0], a[1]],
     "numbers": lambda a: a.tolist(), "arrays": lambda a: [np.array(x) for x in a], "has_array": HasArray,
-    "memoryview": memoryview, "masked": np.ma.array,
+    "memoryview": memoryview, "masked": np.ma.array, "under_a_mask": lambda a: np.ma.array(a, mask=True),
 }  # fmt: skip
 
 
