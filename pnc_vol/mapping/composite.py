@@ -164,8 +164,6 @@ def _conform_compound(values: Any, dt: Dtype) -> NDArray[Any]:
         except (TypeError, ValueError) as problem:
             raise ConversionError(f"No conversion path to {dt!r}: {problem}") from None
         names = list(dt.names)
-        if not isinstance(values, (tuple, list, np.ndarray, np.void)):
-            raise ConversionError(f"No conversion path for dtype: {np.asarray(values).dtype!r} to {dt!r}")
     made = np.zeros(source.shape, dt)
     for name in names:
         # not ``made[name] = ...``: of a scalar, numpy would store an array of no axes as an object

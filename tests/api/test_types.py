@@ -249,6 +249,18 @@ def test_records_of_numpy_are_read_as_other_compounds(impl: Any) -> None:
         assert f["x"][:].tolist() == records.tolist()
 
 
+def test_one_number_is_given_to_all_fields(both: Any) -> None:
+    both.same("""
+        d = f.create_dataset('d', (3,), [('a', 'i2'), ('b', 'f8'), ('v', 'f4', (2,)), ('c', [('e', 'u1')])])
+        d[0] = 5
+        d[1:] = np.float32(1.5)
+        d[()]
+        d[0] = True
+        d[2] = None
+        d[()]
+    """)
+
+
 def test_copies_between_files(impl: Any, tmp_path: pathlib.Path) -> None:
     with impl.open("w") as f:
         f["c"] = np.array([(1, b"a"), (2, b"b")], [("a", "i4"), ("b", "S1")])
