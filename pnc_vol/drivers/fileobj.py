@@ -73,9 +73,11 @@ class FileObjectDriver(Root):
         self._touched = False
         if isinstance(target, TextIOBase):
             raise TypeError(f"{self._text} is a text file; open it in binary mode")
+        mode = str(getattr(target, "mode", ""))
         for wanted, method in (("read", "readable"), ("sought", "seekable"), ("written", "writable")):
             able = getattr(target, method, None)
-            if able is not None and (writable or wanted != "written") and not able():
+            # fsspec's local files deny that they can be written where their mode is 'rb+'
+            if able is not None and (writable or wanted != "written") and not able() and "+" not in mode:
                 raise UnsupportedOperation(
                     f"{self._text} cannot be {wanted}: it is read and written at any offset; "
                     "open it with mode 'rb', 'r+b' or 'w+b'"

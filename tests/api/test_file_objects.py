@@ -90,6 +90,16 @@ def test_arguments(both: Any) -> None:
         pnc_vol.File(io.StringIO(), "w")
 
 
+def test_local_files_of_fsspec_are_written(impl: Any) -> None:
+    """They deny it where their mode is "r+b"."""
+    local = pytest.importorskip("fsspec").filesystem("file")
+    for mode, own in (("w+b", "w"), ("r+b", "r+")):
+        with local.open(impl.path, mode) as opened, impl.h5.File(opened, own) as f:
+            f[own] = 1
+    with impl.open() as f:
+        assert list(f) == ["r+", "w"]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_modes_of_objects(mode: str) -> None:
     """As of files: h5py goes on with what an object holds even in the modes 'w' and 'x'."""
