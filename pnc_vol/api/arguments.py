@@ -41,7 +41,7 @@ NOT_IN_MEMORY = ("mode", "driver", "locking", "backing_store", "fileobj", "comm"
 """Keywords of `File` that `File.in_memory` does not take."""
 MODES = ("r", "r+", "w", "w-", "x", "a")
 LATEST = "v114"
-_LIBVER = ("earliest", "v108", "v110", "v112", "v114", "latest")
+_LIBVER = ("earliest", "v108", "v110", "v112", "v114", "v200", "latest")
 _H5PY_DRIVERS = ("split", "family", "direct", "ros3", "windows")
 
 

@@ -110,7 +110,7 @@ def test_swmr_is_a_flag(both: Any) -> None:
         g.close()
         h5.File(path + 't', 'w', swmr=True)
     """)
-    for libver in ("'earliest'", "'v108'", "'v110'", "('v108', 'latest')", "('v110', 'v114')", "None"):
+    for libver in ("'earliest'", "'v108'", "'v110'", "('v108', 'latest')", "('v110', 'v114')", "'v200'", "None"):
         both.same(f"""
             g = h5.File(path + 'v', 'w', libver={libver})
             g.swmr_mode = True
