@@ -302,6 +302,7 @@ class Definitions:
         DefinitionError
             Naming the variable that is too large or would begin too far, and the version that could hold it.
         """
+        _check_empty(node, node.shape or ())
         if self.size_used < 0:
             self.size_used = data_end(disk.header) if disk.header.vars else 0
         self.size_used += _nbytes(node)
@@ -317,6 +318,7 @@ class Definitions:
         ------
         DefinitionError
         """
+        _check_empty(node, (records, *(node.shape or ())[1:]))
         what = f"{node.path} with {records} records"
         check_length(f"{what}: the record dimension", records, self.version)
         nbytes = records * sum(_nbytes(one) for one in self.tree.datasets.values() if one.is_record)
@@ -345,6 +347,12 @@ def _fits(old: Flat, new: Flat, layout: Layout) -> bool:
 
 def _no_begins(_new: Header) -> None:
     """New variables get their begins with all others."""
+
+
+def _check_empty(node: DatasetNode, shape: tuple[int, ...]) -> None:
+    """Refuse a shape without elements of which numpy has no array: its other axes are multiplied, too."""
+    if 0 in shape and prod(n or 1 for n in shape) * node.element.dtype.itemsize > MAX_BYTES:
+        raise DefinitionError(f"dataset {node.path!r}: numpy has no empty array of shape {shape}")
 
 
 def _nbytes(node: DatasetNode) -> int:

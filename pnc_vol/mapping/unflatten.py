@@ -366,7 +366,9 @@ class _TreeReader:
         if marker.get("null") is True or "shape" in marker:
             shape = marker.get("shape")
             record = marker.get("record") is True
-            if node.shape != () or not (marker.get("null") is True or _is_empty_shape(shape, record)):
+            if node.shape != () or not (
+                marker.get("null") is True or _is_empty_shape(shape, node.element.dtype.itemsize, record)
+            ):
                 self._complain(node, "null" if "null" in marker else "shape", shape)
             elif marker.get("null") is True:
                 node.shape = None
@@ -434,14 +436,14 @@ def _plan_key(var: Var, marker: Marker) -> Any:
     return (var.type, var.dims, *typed, *(attr for attr in var.attrs if attr.name in ("_Encoding", "dtype")))
 
 
-def _is_empty_shape(shape: Any, record: bool) -> bool:
+def _is_empty_shape(shape: Any, itemsize: int, record: bool) -> bool:
     """Return True for the shape of a dataset without elements."""
     if not isinstance(shape, list) or not 0 < len(shape) <= MAX_RANK:
         return False
     if not all(type(n) is int and 0 <= n < 1 << 63 for n in shape):
         return False
-    # numpy multiplies what is not 0, and elements have some bytes
-    return 0 in (shape[1:] if record else shape) and prod(n or 1 for n in shape) < 1 << 48
+    # numpy multiplies what is not 0
+    return 0 in (shape[1:] if record else shape) and prod(n or 1 for n in shape) * itemsize < 1 << 63
 
 
 # -------------------------------------------------------------------------------------------------- composite assembly

@@ -194,6 +194,24 @@ def test_what_no_file_can_hold_is_refused_at_once(tmp_path: pathlib.Path, shape:
         assert f["kept"][()].tolist() == [1, 2]
 
 
+def test_empty_datasets_keep_the_length_of_their_other_axes(tmp_path: pathlib.Path) -> None:
+    """Up to what numpy can read."""
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("x", (0, 2**60), "i4")
+        f.create_dataset("y", (3, 0, 2**58), [("a", "i4"), ("b", "S3")])
+        grows = f.create_dataset("z", (1, 0), "i4", maxshape=(None, None))
+        grows.resize((2**60, 0))
+        for shape, dtype in (((0, 2**61), "i4"), ((2**62, 0), [("a", "u1"), ("b", "i4")])):
+            with pytest.raises(ValueError, match="no empty array"):
+                f.create_dataset("new", shape, dtype)
+        with pytest.raises(ValueError, match="no empty array"):
+            grows.resize((2**61, 0))
+    with pnc_vol.File(path) as f:
+        found = {name: (ds.shape, ds[()].size) for name, ds in f.items()}
+    assert found == {"x": ((0, 2**60), 0), "y": ((3, 0, 2**58), 0), "z": ((2**60, 0), 0)}
+
+
 def test_pythons_integers_are_attributes_in_every_format(tmp_path: pathlib.Path) -> None:
     values = {"one": 5, "list": [1, -2], "matrix": [[1, 2], [3, 4]], "most": 2**31 - 1, "least": -(2**31), "true": True}
     for version, dtype in (("CDF-1", "i4"), ("CDF-2", "i4"), ("CDF-5", "i8")):
