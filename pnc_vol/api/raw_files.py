@@ -68,7 +68,10 @@ def segments_of(external: Any, nbytes: int) -> tuple[Segment, ...]:
             raise DefinitionError(f"Negative external file offset or size: {(name, offset, size)}")
         if found and found[-1].nbytes is None:
             raise DefinitionError("Previous file size is unlimited: only the last entry of external= may be")
-        found.append(Segment(os.fsdecode(name), int(offset), None if size == UNLIMITED else int(size)))
+        file = os.fsdecode(name)
+        if not file or "\0" in file:
+            raise DefinitionError(f"external: no file can have the name {file!r}")
+        found.append(Segment(file, int(offset), None if size == UNLIMITED else int(size)))
     room = sum(segment.nbytes or 0 for segment in found)
     if found and found[-1].nbytes is not None and room < nbytes:
         raise DefinitionError(f"external: its entries hold {room} bytes, and the dataset has {nbytes}")

@@ -283,7 +283,8 @@ def _shape(described: Any) -> Shape:
 
 
 def _segment(file: Any, offset: Any, nbytes: Any) -> Segment:
-    if not is_text(file) or not file or not _is_size(offset) or not (nbytes is None or _is_size(nbytes)):
+    named = is_text(file) and file and "\0" not in file
+    if not named or not _is_size(offset) or not (nbytes is None or _is_size(nbytes)):
         raise ValueError("segment")
     return Segment(file, offset, nbytes)
 

@@ -17,6 +17,14 @@ from pnc_vol.errors import NotYetError, SourceError
 U = pnc_vol.UNLIMITED
 
 
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    """h5py cuts it at the NUL."""
+    with pnc_vol.File(tmp_path / "f.nc", "w") as f:
+        with pytest.raises(ValueError, match=r"no file can have the name 'a\\x00b'"):
+            f.create_dataset("x", (4,), "i4", external=[("a\0b", 0, 16)])
+        assert list(f) == []
+
+
 def programs(module: Any, folder: Path) -> list[Any]:
     """What a program that uses raw files sees."""
     told: list[Any] = []
@@ -68,7 +76,7 @@ def test_it_is_as_in_h5py(tmp_path: Path) -> None:
 
 WRONG: list[Any] = [
     ["r"], ["r", 0], [("r",)], [("r", 0)], [("r", 0, 99, 0)], [("r", 0, "9")], [("r", -1, 99)], [("r", 0, 8)],
-    [("r", 0, U), ("q", 0, 8)],
+    [("r", 0, U), ("q", 0, 8)], [("", 0, 99)],
 ]  # fmt: skip
 
 

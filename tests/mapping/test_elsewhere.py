@@ -91,6 +91,7 @@ FALSE: list[tuple[dict[str, Any], str, Any]] = [
     (VIRTUAL, "elsewhere/virtual/1/to/axes/0", [2, 0, 2, 1]), (VIRTUAL, "elsewhere/virtual/1/to/axes/0", [2, 1, 2, 2]),
     (VIRTUAL, "elsewhere/virtual/1/to/axes/0", [2, 1, 1 << 70, 1]),
     (RAW, "elsewhere/raw/0", ["a", 4]), (RAW, "elsewhere/raw/0", ["a", -4, 8]), (RAW, "elsewhere/raw/0", ["", 4, 8]),
+    (RAW, "elsewhere/raw/0", ["a\0", 4, 8]),
     (RAW, "dtype", {"string": "utf-8"}),
 ]  # fmt: skip
 
