@@ -273,8 +273,8 @@ def _flags(element: Element) -> tuple[Attr, ...]:
 def fill_attr(fill: bytes, element: Element) -> Attr | None:
     """Return the attribute `_FillValue` for a fill value, or None if one value of the type does not say it.
 
-    Other programs mask what equals the attribute: truth values, which have none to spare, and what is no element but a
-    part of one, such as a character or the real part of a complex number.
+    Other programs mask what equals the attribute: truth values, which have none to spare, members of an enum, and what
+    is no element but a part of one, such as a character or the real part of a complex number.
 
     Parameters
     ----------
@@ -282,6 +282,9 @@ def fill_attr(fill: bytes, element: Element) -> Attr | None:
     element : Element
     """
     if element.kind == "bool" or (element.trailing and element.kind != "array"):
+        return None
+    members = metadata_of(element.dtype)["enum"].values() if element.kind == "enum" else ()
+    if members and np.frombuffer(fill, element.file_dtype)[0] in members:
         return None
     size = TYPES[element.nc_type].size
     base = fill[:size]
