@@ -74,6 +74,8 @@ def checked_fill(value: Any, element: Element) -> Any:
         raise NotYetError(f"fillvalue={value!r}: {element.dtype!r} has no fill value; leave fillvalue= out")
     from pnc_vol.mapping import composite
 
+    if not isinstance(value, (tuple, list, np.ndarray, np.void)):
+        raise DefinitionError(f"fillvalue={value!r}: a value for each field of {element.dtype!r} is needed")
     try:
         made = composite.conform(value, element.dtype)
     except ConversionError as problem:

@@ -258,6 +258,7 @@ def test_one_number_is_given_to_all_fields(both: Any) -> None:
         d[0] = True
         d[2] = None
         d[()]
+        f.create_dataset('e', (3,), d.dtype, fillvalue=5)
     """)
 
 
