@@ -249,7 +249,8 @@ def replay_logs(
     report = replay.replay_into(path, found, options=options, comm=comm, any_file=any_file, **how)
     report.closed += closed
     if comm.rank == 0:
-        _forget(system, real, left, found)
+        # what is not here of a job that is replayed in part is not in the file
+        _forget(system, real, left, [] if how.get("partial") else found)
     return report
 
 

@@ -33,7 +33,7 @@ from pnc_vol.drivers.vectored_io import joined
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.merge import Ranges
 from pnc_vol.extents.model import Extents, before
-from pnc_vol.system import System, in_memory
+from pnc_vol.system import System, exists, in_memory
 
 __all__ = ["LocalStore"]
 
@@ -197,7 +197,8 @@ class LocalStore:
         if keep:
             return
         with suppress(OSError):
-            names = system.listdir(self.folder)
+            # a folder that somebody else removed is taken out of the note, too: its data are in the file
+            names = system.listdir(self.folder) if exists(system, self.folder) else []
             if all(map(self._ended, names)):
                 # Before: what the note names and is not there is taken for lost. On nodes that do not share it, a
                 # folder of the same name may have what another node still holds.

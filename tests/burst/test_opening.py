@@ -618,6 +618,20 @@ def test_a_log_on_another_node_is_named(mode: str, tmp_path: pathlib.Path, logs:
         assert f["x"][:].tolist() == [5.0] * 4
 
 
+def test_a_log_that_a_partial_replay_left_out_stays_named(tmp_path: pathlib.Path) -> None:
+    """The job's folders on several nodes have one name."""
+    path, here, there = tmp_path / "x.nc", tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("x", (4,), "f8")
+    job(path, here, "a")
+    (folder,) = folders(here)
+    with note_of(path).open("a") as note:
+        note.write(f"{there / folder.name}\n")
+    assert pnc_vol.replay(path, partial=True).replayed == 2
+    assert note_of(path).read_text().split() == [str(there / folder.name)]
+
+
 def test_a_log_on_another_node_is_given_up(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
     pnc_vol.File(path, "w").close()

@@ -287,6 +287,19 @@ def test_a_note_that_cannot_be_removed_keeps_the_folder_that_it_names(tmp_path: 
     assert not list(nvm.iterdir())
 
 
+def test_a_folder_that_somebody_removes_leaves_no_note(tmp_path: Path, nvm: Path) -> None:
+    """Its files are open, and all of it is carried: nothing is lost, and the file can be written again."""
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w", hints={"e10_cache_path": str(nvm), "e10_cache_flush_flag": "flush_onclose"}) as f:
+        f["a"] = [1, 2, 3]
+        f.flush()
+        shutil.rmtree(nvm)
+        f["a"][0] = 9
+    with pnc_vol.File(path, "r+") as f:
+        assert f["a"][:].tolist() == [9, 2, 3]
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_cache_whose_second_file_cannot_be_made_leaves_no_descriptor(tmp_path: Path, nvm: Path) -> None:
     class Full(HookedSystem):
         def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
