@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api import paths
 from pnc_vol.api.copied_references import BLOCK_BYTES, refers
-from pnc_vol.api.hdf5_files import is_sound
+from pnc_vol.api.hdf5_files import is_sound, of_scales
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, SoftLink, class_of
 from pnc_vol.errors import OperationError
 from pnc_vol.extents.blocks import blocks
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from pnc_vol.api.group import Group
 
 __all__ = ["copy_foreign"]
-
-_OF_SCALES = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS")
-"""Attributes in which HDF5 keeps scales."""
 
 
 class _Copy:
@@ -84,8 +81,9 @@ class _Copy:
         return made
 
     def _attributes(self, source: Any, made: Any) -> None:
+        made_of_scales = of_scales(source) if isinstance(source, class_of("dataset")) else ()
         for name in source.attrs:
-            if name in _OF_SCALES:
+            if name in made_of_scales:
                 continue
             found = source.attrs.get_id(name)
             if refers(found.dtype):

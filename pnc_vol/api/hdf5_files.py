@@ -31,7 +31,7 @@ from pnc_vol.optional import is_patched, require_h5py
 from pnc_vol.settings import options
 from pnc_vol.system import REAL
 
-__all__ = ["instead", "is_foreign", "is_hdf5", "is_sound", "open_as_is", "open_hdf5"]
+__all__ = ["instead", "is_foreign", "is_hdf5", "is_sound", "of_scales", "open_as_is", "open_hdf5"]
 
 _H5PY = frozenset(
     ("libver", "userblock_size", "swmr", "rdcc_nslots", "rdcc_nbytes", "rdcc_w0", "track_order", "page_buf_size",
@@ -54,7 +54,7 @@ def is_sound(dataset: Any, name: str) -> bool:
     Parameters
     ----------
     dataset : h5py.Dataset
-    name : {"DIMENSION_LIST", "DIMENSION_LABELS"}
+    name : {"DIMENSION_LIST", "DIMENSION_LABELS", "REFERENCE_LIST"}
     """
     if name not in dataset.attrs:
         return False
@@ -62,10 +62,23 @@ def is_sound(dataset: Any, name: str) -> bool:
     if name == "DIMENSION_LABELS":
         text = check_string_dtype(found.dtype)
         sound = text is not None and text.length is None
+    elif name == "REFERENCE_LIST":
+        return bool(found.dtype.names == ("dataset", "dimension"))
     else:
         kind = check_ref_dtype(np.dtype(check_vlen_dtype(found.dtype)))
         sound = kind is not None and kind.__name__ == "Reference"
     return sound and found.shape == (len(dataset.shape or ()),)
+
+
+def of_scales(dataset: Any) -> frozenset[str]:
+    """Return the names of the attributes that HDF5's library made for the scales and labels of a dataset.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+    """
+    made = {name for name in ("DIMENSION_LIST", "DIMENSION_LABELS", "REFERENCE_LIST") if is_sound(dataset, name)}
+    return frozenset(made | {"CLASS", "NAME"} if dataset.is_scale else made)
 
 
 def open_hdf5(name: Any, **options: Any) -> Any:

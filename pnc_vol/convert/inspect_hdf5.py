@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pnc_vol.api.copied_references import refers
-from pnc_vol.api.hdf5_files import is_sound
+from pnc_vol.api.hdf5_files import is_sound, of_scales
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.dimensions import label_of
@@ -62,8 +62,6 @@ STRING_BYTES, SAMPLES = 64, 32
 
 OF_NETCDF4 = frozenset({"_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties"})
 """Attributes that the netCDF-4 library keeps for itself."""
-
-_ALWAYS_HIDDEN = frozenset({"REFERENCE_LIST", "DIMENSION_LIST", "DIMENSION_LABELS"}) | OF_NETCDF4 - {"_NCProperties"}
 
 
 def is_hdf5(obj: Any) -> bool:
@@ -298,8 +296,7 @@ def bookkeeping(obj: Any) -> frozenset[str]:
         return frozenset()
     if kind_of_object(obj) == "group":
         return frozenset({"_NCProperties", "_nc3_strict"}) if obj.name == "/" else frozenset()
-    strange = {name for name in ("DIMENSION_LIST", "DIMENSION_LABELS") if name in obj.attrs and not is_sound(obj, name)}
-    return (_ALWAYS_HIDDEN | {"CLASS", "NAME"} if _is_scale(obj) else _ALWAYS_HIDDEN) - strange
+    return of_scales(obj) | OF_NETCDF4 - {"_NCProperties"}
 
 
 def attribute_refers(obj: Any, name: str) -> bool:

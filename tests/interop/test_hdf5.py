@@ -660,7 +660,13 @@ def test_damaged_hdf5_files_are_one_clear_error(tmp_path: Path) -> None:
     assert told
 
 
-STRANGE = {"DIMENSION_LIST": ("text", 5, ["a", "b"]), "DIMENSION_LABELS": ("text", 5, np.array([b"abc"], "S3"))}
+STRANGE = {
+    "CLASS": ("text", 5, ["a", "b"]),
+    "NAME": ("text", 5, ["a", "b"]),
+    "DIMENSION_LIST": ("text", 5, ["a", "b"]),
+    "DIMENSION_LABELS": ("text", 5, np.array([b"abc"], "S3")),
+    "REFERENCE_LIST": ("text", 5, [1, 2]),
+}
 
 
 @pytest.mark.parametrize("name", STRANGE)
@@ -677,6 +683,8 @@ def test_attributes_that_only_look_like_those_of_scales_are_kept(tmp_path: Path,
         with pnc_vol.File(source, hdf5="pass") as theirs:
             other.copy(theirs, other, "all")
         assert other["all/0"][:].tolist() == [1, 2]
+        for number, value in enumerate(STRANGE[name]):
+            assert np.array_equal(other[f"all/{number}"].attrs[name], value)
     convert(target, tmp_path / "b.h5")
     with h5py.File(tmp_path / "b.h5") as f:
         assert f["0"].attrs[name] == "text"
