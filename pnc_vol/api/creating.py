@@ -453,7 +453,7 @@ class Creating(HLObject, MutableMappingHDF5):
 
 def _planned(session: OpenFile, shape: Any, dtype: Any, data: Any, kwds: dict[str, Any]) -> dataset_plan.DatasetPlan:
     """Check the arguments; of the ranks of a file the first one warns of what is not stored."""
-    plan = dataset_plan.plan(shape, dtype, data, kwds)
+    plan = dataset_plan.plan(shape, dtype, data, kwds, session.options.on_overflow)
     if plan.ignored and session.comm.rank == 0:
         warn_of_storage(plan.ignored, kwds)
     return plan

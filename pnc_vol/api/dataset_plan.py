@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, did_you_mean
+from pnc_vol.format.convert import Overflow
 from pnc_vol.mapping import encoding
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for, is_empty
 from pnc_vol.warn import warn_outside
@@ -62,7 +63,7 @@ class DatasetPlan(NamedTuple):
     data: npt.NDArray[Any] | None
 
 
-def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> DatasetPlan:
+def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any], on_overflow: Overflow = "raise") -> DatasetPlan:
     """Check the arguments of ``create_dataset``.
 
     Parameters
@@ -71,6 +72,7 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Datas
     dtype : dtype-like or None to take the data's
     data : array-like, Empty or None
     options : the other keywords
+    on_overflow : "raise" or "clip", for data of compounds
 
     Raises
     ------
@@ -86,7 +88,7 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Datas
         with suppress(TypeError, ValueError):
             return _plan_alike(shape, dtype, options.get("maxshape"))
     try:
-        return _plan(shape, dtype, data, options)
+        return _plan(shape, dtype, data, options, on_overflow)
     except ConversionError as error:
         refusals().say_instead(error, "the data of a dataset", data, dtype)
         raise
@@ -116,7 +118,9 @@ def _plan_alike(shape: Shape, dtype: Any, maxshape: tuple[int | None, ...] | Non
     return found
 
 
-def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> DatasetPlan:
+def _plan(
+    shape: Any, dtype: Any, data: Any, options: Mapping[str, Any], on_overflow: Overflow = "raise"
+) -> DatasetPlan:
     _known(options)
     wanted = None if dtype is None else np.dtype(dtype)
     if data is None and shape is None:
@@ -136,7 +140,7 @@ def _plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any]) -> Data
         empty, array, element = False, None, element_for(np.dtype("f4") if wanted is None else wanted)
     else:
         empty = False
-        array, element = _prepared(data, wanted)
+        array, element = _prepared(data, wanted, on_overflow)
     if shape is None and array is not None:
         shape = array.shape[: array.ndim - len(element.axes)]
     full = None if empty else _shape(shape, array)
@@ -239,7 +243,7 @@ def _known(options: Mapping[str, Any]) -> None:
             raise TypeError(f"create_dataset() got an unexpected keyword argument {name!r}{near}")
 
 
-def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any], Element]:
+def _prepared(data: Any, wanted: np.dtype[Any] | None, on_overflow: Overflow) -> tuple[npt.NDArray[Any], Element]:
     """Return the data as an array that can be encoded, and the element that holds it."""
     if wanted is None:
         array, wanted = encoding.guessed(data)
@@ -249,7 +253,7 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None) -> tuple[npt.NDArray[Any]
         if element.kind == "composite":
             from pnc_vol.mapping import composite
 
-            array = composite.conform(data, element.dtype)
+            array = composite.conform(data, element.dtype, on_overflow)
         elif isinstance(data, np.ndarray):
             array = data
         elif element.is_string:

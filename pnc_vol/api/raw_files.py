@@ -227,7 +227,7 @@ def in_memory_form(values: Any, dtype: np.dtype[Any], on_overflow: Any, name: st
         A number does not fit.
     """
     if dtype.names is not None:
-        return conform(values, dtype)
+        return conform(values, dtype, on_overflow)
     element = element_for(dtype)
     if element.kind in ("opaque", "longdouble", "datetime"):
         return np.asarray(values, dtype=np.dtype(dtype.str))

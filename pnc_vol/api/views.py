@@ -41,7 +41,7 @@ def cast(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if source == dtype and dtype.kind != "O":
         return array
     if dtype.names is not None and source.names is not None:
-        return conform(array, dtype)
+        return conform(array, dtype, "clip")
     if check_string_dtype(source) is not None:
         if dtype.kind in "TU":
             flat = [text.decode("utf-8") for text in array.ravel().tolist()]

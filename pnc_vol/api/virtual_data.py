@@ -410,7 +410,7 @@ def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
     if source == dtype:
         return values
     if dtype.names is not None or source.names is not None:
-        return conform(values, dtype) if dtype.names is not None else _refused(source, dtype)
+        return conform(values, dtype, "clip") if dtype.names is not None else _refused(source, dtype)
     if dtype.kind in "iu" and source.kind in "iuf":
         limits = np.iinfo(dtype)
         return np.clip(values, limits.min, limits.max).astype(dtype)
@@ -457,7 +457,8 @@ def write(oid: DatasetID, selection: Selection, values: Any, fields: tuple[str, 
         what = "single fields" if fields else "masks and lists that are not increasing"
         raise NotYetError(f"{node.path!r} is a virtual dataset: {what} cannot be written; write to its sources")
     dtype = node.element.dtype
-    array = conform(values, dtype) if dtype.names is not None else np.asarray(values)
+    limit = oid.handle.session.options.on_overflow
+    array = conform(values, dtype, limit) if dtype.names is not None else np.asarray(values)
     array = np.broadcast_to(array.reshape(selection.broadcast(array.shape)), selection.result_shape)
     array = array.reshape(selection.count)
     asked = _asked(selection)

@@ -15,14 +15,16 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pnc_vol.errors import ConversionError
+from pnc_vol.errors import ConversionError, RangeError
+from pnc_vol.format.convert import Overflow, may_overflow, to_file
 from pnc_vol.mapping.dtypes import Dtype, check_string_dtype, element_for, metadata_of, string_dtype
-from pnc_vol.mapping.encoding import encode
+from pnc_vol.mapping.encoding import encode, numbers
 from pnc_vol.mapping.references import Reference, RegionReference
 
 if TYPE_CHECKING:
@@ -94,18 +96,21 @@ def add_parts(node: DatasetNode) -> None:
 # ------------------------------------------------------------------------------------------------ values
 
 
-def conform(values: Any, dt: Dtype) -> NDArray[Any]:
+def conform(values: Any, dt: Dtype, on_overflow: Overflow = "raise") -> NDArray[Any]:
     """Return what the user gives, as an array of exactly `dt`; an array type adds its axes.
 
     Parameters
     ----------
     values : array-like
     dt : dtype of a dataset, an attribute or a field
+    on_overflow : {"raise", "clip"}
 
     Raises
     ------
     ConversionError
         No way from the values to the type.
+    RangeError
+        A number does not fit.
 
     Examples
     --------
@@ -113,16 +118,16 @@ def conform(values: Any, dt: Dtype) -> NDArray[Any]:
     2.5
     """
     if dt.names is not None:
-        return _conform_compound(values, dt)
+        return _conform_compound(values, dt, on_overflow)
     base = ragged_base(dt)
     if base is not None:
-        return rows_of(values, base)
+        return rows_of(values, base, on_overflow)
     reference = metadata_of(dt).get("ref")
     if reference is not None:
         return references(values, reference)
     if dt.subdtype is not None:
         inner, shape = dt.subdtype
-        array = conform(values, inner)
+        array = conform(values, inner, on_overflow)
         if array.shape == ():
             array = np.broadcast_to(array, shape)
         if array.shape[-len(shape) :] != shape:
@@ -144,31 +149,59 @@ def conform(values: Any, dt: Dtype) -> NDArray[Any]:
     if isinstance(values, np.ndarray) and values.dtype.names is not None:
         raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to {dt!r}")
     plain = np.dtype(dt.str) if dt.metadata else dt
+    if isinstance(values, (list, tuple)) and plain.kind in "iuf":
+        values = _as_array(values, plain, numbers)
+    if isinstance(values, (np.ndarray, np.generic)) and _may_not_fit(values.dtype, plain):
+        array = np.asarray(values)
+        made = np.empty(array.shape, plain)
+        to_file(array, plain, made.reshape(-1).view(np.uint8), on_overflow=on_overflow)
+        return made
+    return _as_array(values, plain)
+
+
+def _may_not_fit(source: Dtype, target: Dtype) -> bool:
+    return source.kind in "biufc" and target.kind in "biufc" and may_overflow(source, target)
+
+
+def _as_array(values: Any, dt: Dtype, make: Callable[[Any, Dtype], NDArray[Any]] = np.asarray) -> NDArray[Any]:
     try:
-        return np.asarray(values, dtype=plain)
+        return make(values, dt)
+    except RangeError:
+        raise
+    except OverflowError as problem:
+        raise RangeError(f"a value does not fit {dt}: {problem}; store a wider type") from None
     except (TypeError, ValueError) as problem:
         raise ConversionError(f"No conversion path to {dt!r}: {problem}") from None
 
 
-def _conform_compound(values: Any, dt: Dtype) -> NDArray[Any]:
+def _conform_compound(values: Any, dt: Dtype, on_overflow: Overflow) -> NDArray[Any]:
     assert dt.names is not None
-    assert dt.fields is not None
-    if isinstance(values, np.ndarray) and values.dtype.names is not None:
-        source = values
-        names = [name for name in dt.names if name in values.dtype.names]
-        if not names:
-            raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to {dt!r}: no field in common")
+    given: dict[str, Any]
+    source: Any = values if isinstance(values, (np.ndarray, np.generic)) else _as_array(values, _loose(dt))
+    own = source.dtype.names
+    number = source.dtype.kind in "biuf" and not dt.hasobject
+    if not (number or own) or (isinstance(source, np.void) and len(own) != len(dt.names)):
+        source = _as_array(source, _loose(dt))
+        own = dt.names
+    if own is None:
+        given = {name: _for_each(source, dt[name].shape) for name in dt.names}
+    elif isinstance(source, np.void):
+        # of one element, numpy takes the fields in their order
+        given = {name: source[other] for name, other in zip(dt.names, own, strict=True)}
     else:
-        try:
-            source = np.asarray(values, dtype=_loose(dt))
-        except (TypeError, ValueError) as problem:
-            raise ConversionError(f"No conversion path to {dt!r}: {problem}") from None
-        names = list(dt.names)
+        given = {name: source[name] for name in dt.names if name in own}
+        if not given:
+            raise ConversionError(f"No conversion path for dtype: {source.dtype!r} to {dt!r}: no field in common")
     made = np.zeros(source.shape, dt)
-    for name in names:
+    for name, part in given.items():
         # not ``made[name] = ...``: of a scalar, numpy would store an array of no axes as an object
-        np.copyto(made[name], conform(source[name], dt.fields[name][0]), casting="unsafe")
+        np.copyto(made[name], conform(part, dt[name], on_overflow), casting="unsafe")
     return made
+
+
+def _for_each(values: Any, inner: tuple[int, ...]) -> NDArray[Any]:
+    """Return values with the axes of an array type behind their own, along which they are repeated."""
+    return np.broadcast_to(values.reshape(values.shape + (1,) * len(inner)), values.shape + inner)
 
 
 def _loose(dt: Dtype) -> Dtype:
@@ -199,7 +232,7 @@ def references(values: Any, kind: type) -> NDArray[Any]:
     return array
 
 
-def rows_of(values: Any, base: Dtype) -> NDArray[Any]:
+def rows_of(values: Any, base: Dtype, on_overflow: Overflow = "raise") -> NDArray[Any]:
     """Return arrays of varying length as an array of objects, each a 1-D array of `base`.
 
     An array of `base` with one axis is one row, one with more axes has its rows along the last.
@@ -210,37 +243,37 @@ def rows_of(values: Any, base: Dtype) -> NDArray[Any]:
     [array([1, 2]), array([3])]
     """
     if base.kind == "O":
-        return _rows_of_objects(values, base)
+        return _rows_of_objects(values, base, on_overflow)
     if isinstance(values, np.ndarray) and values.dtype.kind == "O":
-        return _rows([_row(item, base) for item in values.ravel().tolist()], values.shape)
+        return _rows([_row(item, base, on_overflow) for item in values.ravel().tolist()], values.shape)
     try:
-        array = conform(values, base)
+        array = conform(values, base, on_overflow)
     except (ConversionError, ValueError, TypeError):
-        return _rows([_row(item, base) for item in values], (len(values),))
+        return _rows([_row(item, base, on_overflow) for item in values], (len(values),))
     if array.ndim > 1:
         flat = array.reshape(-1, array.shape[-1])
         return _rows(list(flat), array.shape[:-1])
     return _rows([np.atleast_1d(array)], ())
 
 
-def _rows_of_objects(values: Any, base: Dtype) -> NDArray[Any]:
+def _rows_of_objects(values: Any, base: Dtype, on_overflow: Overflow) -> NDArray[Any]:
     """Return rows whose values are objects themselves: texts, references, rows."""
     array = values if isinstance(values, np.ndarray) and values.dtype.kind == "O" else np.array(values, dtype=object)
     leaves = (str, bytes) if check_string_dtype(base) is not None else (Reference,)
     flat = array.ravel().tolist()
     if array.ndim == 0:
-        return _rows([_row(flat[0], base)], ())
+        return _rows([_row(flat[0], base, on_overflow)], ())
     if flat and all(isinstance(item, leaves) for item in flat):
         rows = array.reshape(-1, array.shape[-1])
-        return _rows([conform(row, base) for row in rows], array.shape[:-1])
-    return _rows([_row(item, base) for item in flat], array.shape)
+        return _rows([conform(row, base, on_overflow) for row in rows], array.shape[:-1])
+    return _rows([_row(item, base, on_overflow) for item in flat], array.shape)
 
 
-def _row(item: Any, base: Dtype) -> NDArray[Any]:
+def _row(item: Any, base: Dtype, on_overflow: Overflow) -> NDArray[Any]:
     if item is None or (isinstance(item, int) and item == 0):
         # what numpy and HDF5 have where nobody put anything
         return np.empty(0, base)
-    array = conform(item, base)
+    array = conform(item, base, on_overflow)
     if array.ndim == 0:
         array = array.reshape(1)
     if array.ndim > 1 and base.subdtype is None:

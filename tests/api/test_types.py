@@ -262,6 +262,42 @@ def test_one_number_is_given_to_all_fields(both: Any) -> None:
     """)
 
 
+BIG = np.array([2**40, -(2**40)])
+TOO_LARGE: dict[str, tuple[Any, Any, Any]] = {
+    "compound": ([("a", "i4")], BIG.view([("a", "i8")]), [(2**31 - 1,), (-(2**31),)]),
+    "element": ([("a", "i4")], BIG.view([("a", "i8")])[0], [(2**31 - 1,)] * 2),
+    "two_fields": ([("a", "u1"), ("b", "f4")], np.array([(1, 2), (-3, 1e300)], [("a", "i8"), ("b", "f8")]),
+                   [(1, 2), (0, np.inf)]),
+    "nested": ([("a", [("b", "i4")])], BIG.view([("a", [("b", "i8")])]), [((2**31 - 1,),), ((-(2**31),),)]),
+    "array_type": ([("a", "i4", (2,))], BIG.view([("a", "i8", (2,))]), [([2**31 - 1, -(2**31)],)] * 2),
+    "number": ([("a", "i4")], np.int64(2**40), [(2**31 - 1,)] * 2),
+    "numbers": ([("a", "i4"), ("b", "i8")], BIG, [(2**31 - 1, 2**40), (-(2**31), -(2**40))]),
+    "rows": (pnc_vol.vlen_dtype("i4"), [BIG, BIG[:1]], [[2**31 - 1, -(2**31)], [2**31 - 1]]),
+    "row": (pnc_vol.vlen_dtype("i4"), BIG, [[2**31 - 1, -(2**31)]] * 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TOO_LARGE)
+def test_fields_and_rows_that_do_not_fit_are_refused_or_cut(tmp_path: pathlib.Path, kind: str) -> None:
+    """As numbers that stand alone; numpy wraps them around."""
+    dtype, values, cut = TOO_LARGE[kind]
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        ds = f.create_dataset("x", (2,), dtype)
+        before = ds[()].tolist()
+        with pytest.raises(ValueError, match="does not fit"):
+            ds[...] = values
+        if kind not in ("element", "number"):
+            with pytest.raises(ValueError, match="does not fit"):
+                f.create_dataset("y", (2,), data=values, dtype=dtype)
+        assert repr(ds[()].tolist()) == repr(before)
+        assert "y" not in f
+    with pnc_vol.File(tmp_path / "x.nc", "w", on_overflow="clip") as f:
+        ds = f.create_dataset("x", (2,), dtype)
+        ds[...] = values
+        for got, wanted in zip(ds[()].tolist(), cut, strict=True):
+            assert np.array_equal(got, wanted), got
+
+
 def test_copies_between_files(impl: Any, tmp_path: pathlib.Path) -> None:
     with impl.open("w") as f:
         f["c"] = np.array([(1, b"a"), (2, b"b")], [("a", "i4"), ("b", "S1")])

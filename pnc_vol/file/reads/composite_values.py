@@ -63,15 +63,15 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
     if dtype.names is not None:
         _write_fields(session, node, selection, values, fields)
     elif is_ragged(dtype):
-        _write_rows(session, node, selection, conform(values, dtype))
+        _write_rows(session, node, selection, conform(values, dtype, session.options.on_overflow))
     elif dtype.subdtype is not None:
         inner = dtype.subdtype[1]
-        array = conform(values, dtype)
+        array = conform(values, dtype, session.options.on_overflow)
         lead = array.shape[: array.ndim - len(inner)]
         array = np.broadcast_to(array.reshape((*selection.broadcast(lead), *inner)), (*selection.result_shape, *inner))
         session.write(node.parts["values"], deeper(selection, inner), array)
     else:
-        array = conform(values, dtype)
+        array = conform(values, dtype, session.options.on_overflow)
         flat = array.ravel().tolist()
         paths = np.array([item.path if isinstance(item, Reference) else "" for item in flat], object)
         session.write(node.parts["path"], selection, paths.reshape(array.shape))
@@ -91,7 +91,7 @@ def _write_fields(
         session.write(node.parts[fields[0]], selection, values)
         return
     wanted = np.dtype([(name, dtype[name]) for name in fields]) if fields else dtype
-    array = conform(values, wanted)
+    array = conform(values, wanted, session.options.on_overflow)
     given = [name for name in values.dtype.names if name in (wanted.names or ())] if own else wanted.names
     for name in given or ():
         session.write(node.parts[name], selection, array[name])
