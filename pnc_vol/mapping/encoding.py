@@ -104,8 +104,8 @@ def numbers(values: Any, dtype: DTypeLike) -> NDArray[Any]:
     Returns
     -------
     ndarray
-        Arrays, and what gives one, as they are; Python's own numbers of `dtype` if they fit. Whether the values fit
-        `dtype` is left to the conversion to the file.
+        Arrays, and what gives one, as they are, without a mask; Python's own numbers of `dtype` if they fit. Whether
+        the values fit `dtype` is left to the conversion to the file.
 
     Raises
     ------
@@ -145,7 +145,8 @@ def numbers(values: Any, dtype: DTypeLike) -> NDArray[Any]:
             raise RangeError(f"a value does not fit {dt}: {problem}; store a wider type") from None
     if values.dtype.kind not in "biufc":
         raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to {dtype!r}")
-    return values
+    # what masked arrays are converted to under their mask is not what they have
+    return np.asarray(values)
 
 
 def _encode_numbers(values: Any, element: Element) -> NDArray[Any]:

@@ -46,6 +46,18 @@ def test_attributes_of_datasets_and_groups(impl: Any) -> None:
         f.close()
 
 
+def test_values_under_a_mask_are_kept(both: Any) -> None:
+    """The mask itself is not, as of datasets."""
+    both.same("""
+        m = np.ma.array([1, 2, 3], mask=[0, 1, 0])
+        types = (None, 'i2', 'f4', 'f8', 'c8', '>u4', 'f2', h5.enum_dtype({'A': 1}, 'i1'))
+        [f.attrs.create(str(i), m, dtype=types[i]) for i in range(len(types))]
+        f.attrs['x'] = np.zeros(3); f.attrs.modify('x', m)
+        d = f.create_dataset('d', (3,), 'i2'); d[...] = m; d.attrs['m'] = m
+        [v for v in f.attrs.values()], d[()], d.attrs['m']
+    """)
+
+
 def test_values_are_copies() -> None:
     with pnc_vol.File("a.nc", "w", driver="memory") as f:
         given = np.array([1, 2])
