@@ -165,7 +165,8 @@ def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Content
         # what "again" creates takes the place of the old set at its close
         flushed = closed and name != "again"
     run.written = flushed or (run.written and at_once(step, run.model))
-    in_file = run.written and run.model.atomic and config["layout"] == "canonical"
+    # what a cache holds counts from the next flush on
+    in_file = run.written and run.model.atomic and config["layout"] == "canonical" and not cached(config)
     through = closed or how in ("sync", "durable") or config["durable"]
     if flushed or in_file or ((name == "again" or step is None) and config["layout"] != "hdf5blob"):
         kept_back = cached(config) and not (through and not (closed and config["cache"] == "flush_none"))
