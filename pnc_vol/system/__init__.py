@@ -37,8 +37,9 @@ import stat
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pnc_vol.interruptions import is_interruption
 
@@ -124,12 +125,13 @@ class System:
 
     def open(self, path: Path, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
         """Return a descriptor of `path`; `flags` are ``os.O_*``; with `dir_fd` a relative path starts there."""
-        noted = _noted()
+        # as `_noted` does, with a call less
+        noted: Any = _Unnoted() if _opening.inside is None or (seen := _opening.inside()) is None else seen
         if flags & os.O_EXCL and os.fspath(path).endswith(TEMPORARY):  # type: ignore[arg-type]
             noted.files.append(path)
         # in one line: an interruption comes before it or after it
         noted.append(OwnedFd(os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd)))
-        return cast(int, noted[-1])
+        return noted[-1]  # type: ignore[no-any-return]
 
     def close(self, fd: int) -> None:
         """Close a descriptor; one that `open` returned is closed once, however often this is called."""
@@ -172,10 +174,11 @@ class System:
         populate : make its pages now, where the system can; one by one, when they are touched, takes longer.
         """
         flags = mmap.MAP_SHARED | (_POPULATE if populate else 0)
-        access, noted = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0), _noted()
+        access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        noted: Any = _noted()
         # it has a descriptor of its own
         noted.append(mmap.mmap(fd, nbytes, flags=flags, prot=access, offset=offset))
-        return cast(mmap.mmap, noted[-1])
+        return noted[-1]  # type: ignore[no-any-return]
 
     def memory_file(self) -> int:
         """Return a descriptor of a new file that is kept in memory; an `OSError` where the system has no such files."""
@@ -308,9 +311,15 @@ class _Opened(list["int | mmap.mmap"]):
     """The descriptors and windows that an opening has opened, the temporary files that it made, and what undoes the
     rest."""
 
-    def __init__(self) -> None:
-        self.files: list[Path] = []
-        self.undo: list[Callable[[], object]] = []
+    files: list[Path]
+    undo: list[Callable[[], object]]
+
+
+class _Unnoted(list[Any]):
+    """What is opened in no opening: nobody looks at it, and it keeps no names."""
+
+    files: ClassVar[deque[Path]] = deque(maxlen=0)
+    undo: ClassVar[deque[Callable[[], object]]] = deque(maxlen=0)
 
 
 class _Opening(threading.local):
@@ -326,10 +335,10 @@ class _Opening(threading.local):
 _opening = _Opening()
 
 
-def _noted() -> _Opened:
-    """Return what the opening that this thread is in has opened; if it is in none, what nobody looks at."""
+def _noted() -> _Opened | _Unnoted:
+    """Return what the opening that this thread is in has opened."""
     noted = None if _opening.inside is None else _opening.inside()
-    return _Opened() if noted is None else noted
+    return _Unnoted() if noted is None else noted
 
 
 def undo_if_interrupted(undo: Callable[[], object]) -> None:
@@ -365,6 +374,7 @@ class closing_if_it_fails:
         self._alone = alone
         self._system, self._any, self._before = system, by_any_error, _opening.inside
         self._opened = _Opened()
+        self._opened.files, self._opened.undo = [], []
 
     def __enter__(self) -> None:
         _opening.inside = weakref.ref(self._opened)
