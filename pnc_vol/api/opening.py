@@ -6,6 +6,7 @@ session reads a header.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,9 @@ def _opened_by_ranks(given: Given) -> Handle:
             failure = error
     timeout = collective_timeout(given) if checked is None else checked[1].options.collective_timeout
     try:
-        ranks = mpi_comm.over(given.comm, timeout=timeout)
+        is_path = isinstance(given.name, (str, bytes, os.PathLike))
+        file = repr(os.fsdecode(given.name)) if is_path else "this file"
+        ranks = mpi_comm.over(given.comm, timeout=timeout, file=file)
     except (TypeError, PncVolError):
         # There are no other ranks to tell.
         raise failure or sys.exc_info()[1] from None  # type: ignore[misc]

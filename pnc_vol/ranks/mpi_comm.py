@@ -107,9 +107,12 @@ class MpiComm(Comm):
     module : the module mpi4py.MPI
     timeout : float or None, seconds to wait in one call.
     origin : mpi4py.MPI.Intracomm, optional, what `mpi` is a copy of: keeps where the ranks are for all its files.
+    file : str, what the calls are about, for messages.
     """
 
-    def __init__(self, mpi: Any, module: Any, *, timeout: float | None, origin: Any = None) -> None:
+    def __init__(
+        self, mpi: Any, module: Any, *, timeout: float | None, origin: Any = None, file: str = "this file"
+    ) -> None:
         super().__init__()
         self._MPI = module
         self.mpi = mpi
@@ -117,7 +120,7 @@ class MpiComm(Comm):
         self._nodes: Nodes | None = None
         self.rank = mpi.Get_rank()
         self.size = mpi.Get_size()
-        self._calls = TimedWait(mpi, module, timeout)
+        self._calls = TimedWait(mpi, module, timeout, file)
         self._calls.crowded = self.size > cores()
         # A failed allocation in the middle of a call would leave the others waiting.
         self._sent, self._got = bytearray(_VECTOR.size), bytearray(_VECTOR.size)
@@ -362,7 +365,7 @@ class MpiComm(Comm):
     def group(self, number: int) -> Comm:
         # From here on to the end nobody waits with a time limit.
         self.agree("group")
-        made = MpiComm(self.mpi.Split(number, self.rank), self._MPI, timeout=self.timeout)
+        made = MpiComm(self.mpi.Split(number, self.rank), self._MPI, timeout=self.timeout, file=self._calls.file)
         if self._nodes is not None:
             # Which ranks these are is known without asking them.
             ours, all_ranks = made.mpi.Get_group(), self.mpi.Get_group()
@@ -396,13 +399,14 @@ class MpiComm(Comm):
         self.mpi = None
 
 
-def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
+def over(mpi: Any, *, timeout: float | None = 300.0, file: str = "this file") -> Comm:
     """Return a private communicator over the ranks of `mpi` (collective).
 
     Parameters
     ----------
     mpi : mpi4py.MPI.Comm, or a `Comm`, as virtual ranks (`testing.virtual_ranks`) have
     timeout : float or None, seconds to wait for the other ranks in one collective call.
+    file : str, what the calls are about, for messages.
 
     Raises
     ------
@@ -429,8 +433,8 @@ def over(mpi: Any, *, timeout: float | None = 300.0) -> Comm:
     private, request = mpi.Idup()
     for _ in patiently(timeout):
         if request.Test():
-            return MpiComm(private, MPI, timeout=timeout, origin=mpi)
+            return MpiComm(private, MPI, timeout=timeout, origin=mpi, file=file)
     raise errors.CollectiveTimeout(
-        f"open: not all {mpi.Get_size()} ranks opened it within {timeout:g} s; every rank must open the file "
+        f"open: not all {mpi.Get_size()} ranks opened {file} within {timeout:g} s; every rank must open the file "
         "(collective_timeout= sets the time limit)"
     )

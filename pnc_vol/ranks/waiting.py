@@ -73,16 +73,18 @@ class TimedWait:
     mpi : mpi4py.MPI.Intracomm
     module : the module mpi4py.MPI
     timeout : float or None, seconds to wait in one call.
+    file : str, what the calls are about, for messages.
     sequence : int, calls that were begun here.
     broken : RankError or None, why no call can be completed any more.
     crowded : bool, ranks share cores.
     note : callable or None, is told the operation and when (`time.perf_counter`) waiting for it began, when it ends.
     """
 
-    def __init__(self, mpi: Any, module: Any, timeout: float | None) -> None:
+    def __init__(self, mpi: Any, module: Any, timeout: float | None, file: str) -> None:
         self.mpi = mpi
         self.module = module
         self.timeout = timeout
+        self.file = file
         self.sequence = 0
         self.crowded = False
         self.broken: errors.RankError | None = None
@@ -186,7 +188,7 @@ class TimedWait:
         absent = _ranks_of(silent)
         who = f"{ranks_text(absent)} did not call it" if absent else "a rank called it too late"
         self.broken = errors.CollectiveTimeout(
-            f"{operation} (collective call {self.sequence} of this file): {who} within {self.timeout:g} s; "
+            f"{operation} (collective call {self.sequence} of {self.file}): {who} within {self.timeout:g} s; "
             "every rank must call it (collective_timeout= sets the time limit)",
             absent,
         )
