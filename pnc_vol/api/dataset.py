@@ -252,7 +252,7 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
         if self.shape is None:
             raise TypeError("Empty datasets have no numpy representation")
         array = np.asarray(self[...])
-        return array if dtype is None else array.astype(dtype, copy=False)
+        return array if dtype is None else views().as_type(array, np.dtype(dtype))
 
     def __iter__(self) -> Iterator[Any]:
         if self._node.shape == ():

@@ -20,13 +20,16 @@ import numpy.typing as npt
 from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError, did_you_mean
 from pnc_vol.extents.place import elements
 from pnc_vol.extents.selection import select
+from pnc_vol.format.convert import converted, may_overflow
 from pnc_vol.mapping.composite import conform
 from pnc_vol.mapping.dtypes import check_string_dtype
 
 if TYPE_CHECKING:
     from pnc_vol.api.dataset import Dataset
 
-__all__ = ["AsStrView", "AsTypeView", "FieldsView", "cast", "fields_of", "read_into", "split_names", "taken_from"]
+__all__ = [
+    "AsStrView", "AsTypeView", "FieldsView", "as_type", "cast", "fields_of", "read_into", "split_names", "taken_from",
+]  # fmt: skip
 
 
 def cast(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -49,8 +52,16 @@ def cast(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         if dtype.kind in "SO":
             return array.astype(dtype)
     elif source.kind in "biufc" and dtype.kind in "biufc" and (source.kind != "c" or dtype.kind == "c"):
-        return array.astype(dtype)
+        return as_type(array, dtype)
     raise ConversionError(f"Unable to read {source!r} as {dtype!r} (no appropriate function for conversion path)")
+
+
+def as_type(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return an array as another type; numbers that it cannot hold become the nearest ones, as in HDF5."""
+    numbers = array.dtype.kind in "biuf" and dtype.kind in "biuf"
+    if numbers and may_overflow(array.dtype, dtype):
+        return converted(array, dtype, "clip")
+    return array.astype(dtype, copy=False)
 
 
 class AbstractView(abc.ABC):

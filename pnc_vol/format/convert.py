@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError, RangeError
 
-__all__ = ["Overflow", "from_file", "may_overflow", "own_type", "swap_in_place", "to_file"]
+__all__ = ["Overflow", "converted", "from_file", "may_overflow", "own_type", "swap_in_place", "to_file"]
 
 Overflow = Literal["raise", "clip"]
 Array = npt.NDArray[Any]
@@ -87,6 +87,19 @@ def to_file(
         at = move(values[(*index, ...)], target[(*index, ...)])
         if at >= 0:
             _refuse(values, index, at, file_dtype, what)
+
+
+def converted(values: Array, dtype: np.dtype[Any], on_overflow: Overflow = "raise") -> Array:
+    """Return numbers as an array of another type, checked or cut as `to_file` does it.
+
+    Examples
+    --------
+    >>> converted(np.array([1, 300]), np.dtype("u1"), "clip")
+    array([  1, 255], dtype=uint8)
+    """
+    made = np.empty(values.shape, dtype)
+    to_file(values, dtype, made.reshape(-1).view(np.uint8), on_overflow=on_overflow)
+    return made
 
 
 def from_file(raw: Bytes, file_dtype: np.dtype[Any], out: Array) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnc_vol.errors import ConversionError, RangeError
-from pnc_vol.format.convert import Overflow, may_overflow, to_file
+from pnc_vol.format.convert import Overflow, converted, may_overflow
 from pnc_vol.mapping.dtypes import Dtype, check_string_dtype, element_for, metadata_of, string_dtype
 from pnc_vol.mapping.encoding import encode, numbers
 from pnc_vol.mapping.references import Reference, RegionReference
@@ -152,10 +152,7 @@ def conform(values: Any, dt: Dtype, on_overflow: Overflow = "raise") -> NDArray[
     if isinstance(values, (list, tuple)) and plain.kind in "iuf":
         values = _as_array(values, plain, numbers)
     if isinstance(values, (np.ndarray, np.generic)) and _may_not_fit(values.dtype, plain):
-        array = np.asarray(values)
-        made = np.empty(array.shape, plain)
-        to_file(array, plain, made.reshape(-1).view(np.uint8), on_overflow=on_overflow)
-        return made
+        return converted(np.asarray(values), plain, on_overflow)
     return _as_array(values, plain)
 
 

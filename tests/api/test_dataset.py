@@ -80,6 +80,20 @@ def test_views(both: Any) -> None:
         """)
 
 
+def test_numbers_that_a_narrower_type_cannot_hold_are_read_as_the_nearest_ones(both: Any) -> None:
+    both.same("""
+        f['i'] = np.array([1, 300, -5, 2**40]); f['u'] = np.array([2**63, 1], 'u8'); f['x'] = [1.5, -2.5, 1e10, 1e300]
+        f['c'] = np.array([(300, 1e300), (-1, 2.5)], [('a', 'i4'), ('b', 'f8')])
+        i, u, x, c = f['i'], f['u'], f['x'], f['c']
+        i.astype('i1')[:], i.astype('u1')[1:], i.astype('>i2')[3], u.astype('i8')[:], i.astype('?')[:]
+        x.astype('i4')[:], x.astype('u2')[::2], x.astype('f4')[:], i.astype('f2')[:]
+        np.array(i, 'i1'), np.asarray(u, 'i4'), i.__array__('u1'), np.asarray(x, 'i8')
+        c.astype([('a', 'u1'), ('b', 'f4')])[:], c.fields('a').astype('u1')[:], c.fields('b').astype('i2')[0]
+        y = np.zeros(4, 'u1'); i.read_direct(y); y
+        y = np.zeros(4, 'i2'); x.read_direct(y, np.s_[1:3], np.s_[2:]); y
+    """)
+
+
 def test_writing(both: Any) -> None:
     both.same(MAKE)
     both.same("""
