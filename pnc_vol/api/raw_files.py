@@ -231,7 +231,7 @@ def in_memory_form(values: Any, dtype: np.dtype[Any], on_overflow: Any, name: st
     element = element_for(dtype)
     if element.kind in ("opaque", "longdouble", "datetime"):
         return np.asarray(values, dtype=np.dtype(dtype.str))
-    coded = encoding.encode(values, element)
+    coded = encoding.encode(values, element, on_overflow)
     if element.is_string or element.kind in ("bool", "float16", "complex"):
         return np.asarray(coded).astype(dtype)
     raw = np.empty(coded.size * element.itemsize, np.uint8)

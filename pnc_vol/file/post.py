@@ -228,7 +228,7 @@ def prepared(session: Session, node: DatasetNode, selection: Selection, values: 
     element = node.element
     # What most posts are need not be looked at: an array of the variable's own type.
     own = type(values) is np.ndarray and element.kind == "number" and values.dtype == element.dtype
-    array = values if own else encoding.encode(values, element)
+    array = values if own else encoding.encode(values, element, session.options.on_overflow)
     shape = selection.result_shape
     if array.shape != shape:
         if len(shape) > MOST_AXES:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError, RangeError
-from pnc_vol.format.convert import to_file
+from pnc_vol.format.convert import Overflow, converted, to_file
 from pnc_vol.mapping.dtypes import Dtype, Element, Kind, special_dtype, string_dtype
 
 __all__ = ["decode", "encode", "guessed", "numbers"]
@@ -28,13 +28,14 @@ __all__ = ["decode", "encode", "guessed", "numbers"]
 Shape = tuple[int, ...]
 
 
-def encode(values: Any, element: Element) -> NDArray[Any]:
+def encode(values: Any, element: Element, on_overflow: Overflow = "raise") -> NDArray[Any]:
     """Turn what the user gives into an array that `format.convert.to_file` takes.
 
     Parameters
     ----------
     values : array-like
     element : Element
+    on_overflow : {"raise", "clip"}, for what `to_file` sees no more: the numbers of an array type, and of float16
 
     Returns
     -------
@@ -58,7 +59,8 @@ def encode(values: Any, element: Element) -> NDArray[Any]:
     if isinstance(values, np.ndarray):
         # masked arrays and arrays with units compare in their own way
         values = np.asarray(values)
-    return _KINDS[element.kind].encode(values, element)
+    more = (on_overflow,) if element.kind in ("array", "float16") else ()
+    return _KINDS[element.kind].encode(values, element, *more)
 
 
 def guessed(values: Any) -> tuple[NDArray[Any], Dtype]:
@@ -167,15 +169,9 @@ def _encode_members(values: Any, element: Element) -> NDArray[Any]:
     return array
 
 
-def _encode_float16(values: Any, element: Element) -> NDArray[Any]:
+def _encode_float16(values: Any, element: Element, on_overflow: Overflow) -> NDArray[Any]:
     array = _encode_numbers(values, element)
-    if array.dtype.str[1:] == "f2":
-        return array
-    try:
-        with np.errstate(over="raise"):
-            return array.astype(np.float16)
-    except FloatingPointError:
-        raise RangeError("a value is beyond float16, whose largest is 65504") from None
+    return array if array.dtype.str[1:] == "f2" else converted(array, np.dtype(np.float16), on_overflow)
 
 
 def _booleans(values: Any, _element: Element) -> NDArray[np.int8]:
@@ -294,7 +290,7 @@ def _encode_raw(values: Any, element: Element) -> NDArray[Any]:
     return array.view(element.file_dtype)
 
 
-def _encode_arrays(values: Any, element: Element) -> NDArray[Any]:
+def _encode_arrays(values: Any, element: Element, on_overflow: Overflow) -> NDArray[Any]:
     dt = element.dtype
     assert dt.subdtype is not None
     base, shape = dt.subdtype
@@ -307,7 +303,7 @@ def _encode_arrays(values: Any, element: Element) -> NDArray[Any]:
             f"but should be {shape})"
         )
     raw = np.empty(array.size * base.itemsize, np.uint8)
-    to_file(array, base.newbyteorder(">"), raw)
+    to_file(array, base.newbyteorder(">"), raw, on_overflow=on_overflow)
     return raw.view(f"V{dt.itemsize}").reshape(array.shape[: -len(shape)])
 
 
@@ -358,7 +354,7 @@ def _decode_arrays(raw: NDArray[np.uint8], element: Element, shape: Shape) -> ND
 class _Conversion(NamedTuple):
     """How the values of one kind of element go to the file and come back: see `encode` and `decode`."""
 
-    encode: Callable[[Any, Element], NDArray[Any]]
+    encode: Callable[..., NDArray[Any]]
     decode: Callable[[NDArray[np.uint8], Element, Shape], NDArray[Any]]
 
 

@@ -273,6 +273,8 @@ TOO_LARGE: dict[str, tuple[Any, Any, Any]] = {
     "number": ([("a", "i4")], np.int64(2**40), [(2**31 - 1,)] * 2),
     "numbers": ([("a", "i4"), ("b", "i8")], BIG, [(2**31 - 1, 2**40), (-(2**31), -(2**40))]),
     "rows": (pnc_vol.vlen_dtype("i4"), [BIG, BIG[:1]], [[2**31 - 1, -(2**31)], [2**31 - 1]]),
+    "float16": ("f2", BIG, [np.inf, -np.inf]),
+    "array": ("(2,)i4", [BIG, BIG], [[2**31 - 1, -(2**31)]] * 2),
     "row": (pnc_vol.vlen_dtype("i4"), BIG, [[2**31 - 1, -(2**31)]] * 2),
 }  # fmt: skip
 
@@ -286,7 +288,7 @@ def test_fields_and_rows_that_do_not_fit_are_refused_or_cut(tmp_path: pathlib.Pa
         before = ds[()].tolist()
         with pytest.raises(ValueError, match="does not fit"):
             ds[...] = values
-        if kind not in ("element", "number"):
+        if kind not in ("element", "number", "array"):
             with pytest.raises(ValueError, match="does not fit"):
                 f.create_dataset("y", (2,), data=values, dtype=dtype)
         assert repr(ds[()].tolist()) == repr(before)
