@@ -139,6 +139,9 @@ def recorded(program: Program, folder: str) -> Recording:
 class Crash:
     """What a kill or a power failure leaves of the files is rebuilt, opened, recovered, changed and read again."""
 
+    begun = False
+    """Whether a recovery was begun before."""
+
     def __init__(self, states: int, name: str) -> None:
         self.states, self.kind = states, name
 
@@ -172,12 +175,14 @@ class Crash:
 
     def examine(self, run: Run, moments: list[Moment], state: State, chance: random.Random) -> None:
         """Open it, recover it, and go on with it."""
-        promises.examine(run, moments, self.kind, state, chance)
+        promises.examine(run, moments, self.kind, state, chance, begun=self.begun)
 
 
 @event("recovery")
 class Twice(Crash):
     """A process is killed, its recovery is killed as well, and then the file is recovered again."""
+
+    begun = True
 
     def __init__(self, states: int, name: str) -> None:
         super().__init__(states, "kill")

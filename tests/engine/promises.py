@@ -250,8 +250,13 @@ def _by_old_names(old: Moment, new: Moment) -> Contents:
 # ---------------------------------------------------------------------------------------------- examining
 
 
-def examine(run: Run, moments: list[Moment], kind: str, state: Any, chance: random.Random) -> None:
-    """Read what a crash has left; recover it in one of the ways; write to it, and read again."""
+def examine(
+    run: Run, moments: list[Moment], kind: str, state: Any, chance: random.Random, *, begun: bool = False
+) -> None:
+    """Read what a crash has left; recover it in one of the ways; write to it, and read again.
+
+    begun : bool, a recovery was begun, and killed: a reader may see what it has replayed.
+    """
     config, at = run.config, state.at
     torn, known = state.torn, kind == "kill"
     first = promise(moments, at, kind)
@@ -262,7 +267,10 @@ def examine(run: Run, moments: list[Moment], kind: str, state: Any, chance: rand
     if config["layout"] == "rawfiles" and _changed(_since(moments, first.least, at), ("resize", "delete")):
         return  # what gets another shape is written over in its raw file
     if readable is not None and first.least is not None:
-        complain("opened for reading", readable, first.allowed, torn, known)
+        if begun and logged(config):
+            complain_log(readable, moments, first, at, must=False, torn=torn)
+        else:
+            complain("opened for reading", readable, first.allowed, torn, known)
     after = promise(moments, at, "recovered" if kind == "kill" else "power recovered")
     if not all(one.published for one in moments if one.begin <= at):
         return  # what belongs to a file without its name is recovered under that of its temporary file
