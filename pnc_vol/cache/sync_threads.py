@@ -365,6 +365,12 @@ class SyncThreads:
     def _through(self, number: int, request: SyncRequest | None, ranges: Ranges, error: OSError | None) -> bool:
         """Note that a thread has done its part, or failed; return whether all data are in the global file now."""
         with self._changed:
+            # It was tried again: an error of the same bytes that nobody was told of yet is no news.
+            before, self._lost = self._lost, []
+            for one in before:
+                left = one.ranges.minus(ranges)
+                if left.start.size or not one.ranges.start.size:
+                    self._lost.append(one._replace(ranges=left))
             if error is not None:
                 self._lost.append(Lost(ranges, error))
                 self._halted = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import random
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from full_disk import Failing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kills import ended, forked, kill_after
@@ -255,3 +257,50 @@ def test_without_threads_the_program_carries_the_data_itself(
     driver.write(piece(1000, 8), np.arange(8, dtype=np.uint8))
     driver.close()
     assert path.read_bytes() == b"\3" * 1000 + bytes(range(8))
+
+
+class Counting(Failing):
+    """Counts the writes that failed."""
+
+    failed = 0
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return super().call(name, args, kwargs)
+        except OSError as error:
+            self.failed += error.errno == errno.EIO
+            raise
+
+
+@pytest.mark.parametrize("mended", [False, True])
+def test_of_what_was_tried_again_the_last_time_counts(mended: bool, tmp_path: Path) -> None:
+    """A flush that comes late is told of one error of the same bytes, and of none if they are in the file."""
+    (tmp_path / "out").mkdir()
+    system = Counting(tmp_path / "out" / "x")
+    (tmp_path / "out" / "x").write_bytes(b"")
+    stack = f"cache(path='{tmp_path}', flush=flush_immediate) | posix"
+    driver = open_stack(stack, str(tmp_path / "out" / "x"), system=system)
+    system.error = errno.EIO
+    driver.write(piece(0, 1000), np.full(1000, 3, np.uint8))
+
+    def tried(times: int) -> None:
+        end = time.monotonic() + 20
+        while system.failed < times or driver.read(piece(0, 8), np.empty(8, np.uint8)) < 8:
+            assert time.monotonic() < end
+            time.sleep(0.001)
+        # the thread notes it then
+        time.sleep(0.05)
+
+    tried(1)
+    system.error = 0 if mended else errno.EIO
+    driver.end_flush()
+    if mended:
+        driver.drain()
+    else:
+        tried(2)
+    found = driver.failures()
+    assert len(found) == (not mended)
+    system.error = 0
+    driver.drain()
+    driver.close()
+    assert (tmp_path / "out" / "x").read_bytes() == b"\3" * 1000
