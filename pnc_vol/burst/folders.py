@@ -93,11 +93,11 @@ def find_logs(system: System, path: str, parent: str) -> FoldersOfJobs:
 
     Of a file that has not got its own name yet those of all files are found, as they do not have its name either.
     """
-    begin, folders = begin_of_names("" if is_unnamed(path) else path), _noted(system, path)
+    named = folders = _noted(system, path)
     with suppress(OSError):
-        folders += folders_named(system, parent, begin)
+        folders = named + folders_named(system, parent, begin_of_names("" if is_unnamed(path) else path))
     found = find_folders(system, folders, ".commit")
-    found.closed.update(dict.fromkeys(_absent(system, path), _AWAY))
+    found.closed.update(dict.fromkeys(_absent(system, path, named), _AWAY))
     return found
 
 
@@ -108,9 +108,9 @@ def _noted(system: System, path: str) -> list[str]:
     return [folder for folder in named if os.path.basename(folder).startswith(begin)]
 
 
-def _absent(system: System, path: str) -> list[str]:
-    """Return those that the note names and that are not here."""
-    absent = [folder for folder in _noted(system, path) if not exists(system, folder)]
+def _absent(system: System, path: str, named: list[str]) -> list[str]:
+    """Return those folders that the note names, `named` when it was read, and that are not here."""
+    absent = [folder for folder in named if not exists(system, folder)]
     # a job that ends takes its folder out of the note before it removes it
     return [folder for folder in absent if folder in _noted(system, path)] if absent else []
 
@@ -120,7 +120,7 @@ def forget_absent(system: System, path: str, jobs: Container[str] | None = None)
 
     jobs : container of str, names of folders: only these, because their logs were brought here and replayed.
     """
-    for folder in _absent(system, path):
+    for folder in _absent(system, path, _noted(system, path)):
         if jobs is None or os.path.basename(folder) in jobs:
             for note in notes_about(system, path, LOGS_NOTED):
                 forget_folder(system, note, folder)

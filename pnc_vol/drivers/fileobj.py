@@ -77,7 +77,8 @@ class FileObjectDriver(Root):
         for wanted, method in (("read", "readable"), ("sought", "seekable"), ("written", "writable")):
             able = getattr(target, method, None)
             # fsspec's local files deny that they can be written where their mode is 'rb+'
-            if able is not None and (writable or wanted != "written") and not able() and "+" not in mode:
+            asked = wanted != "written" or (writable and "+" not in mode)
+            if able is not None and asked and not able():
                 raise UnsupportedOperation(
                     f"{self._text} cannot be {wanted}: it is read and written at any offset; "
                     "open it with mode 'rb', 'r+b' or 'w+b'"

@@ -294,9 +294,9 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
         try:
             session.epochs.meet(reported, partial(held_ranges.spans_of, batches, layout.maps, new=True))
         except OSError as reason:
+            if not writes:
+                raise
             error = reason
-        if error is not None and not writes:
-            raise error
         if writes and reported:
             # what the ranks of one subfile call next are calls of all ranks
             comm.agree("flush held header", error=error)
