@@ -28,6 +28,7 @@ from pnc_vol.api import linking
 from pnc_vol.api.fill_values import fill_of
 from pnc_vol.api.ids import DatasetID
 from pnc_vol.api.objects import class_of
+from pnc_vol.api.views import as_type
 from pnc_vol.errors import ConversionError, NotYetError, SourceError
 from pnc_vol.extents.model import Selection
 from pnc_vol.extents.place import numbers
@@ -412,8 +413,7 @@ def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
     if dtype.names is not None or source.names is not None:
         return conform(values, dtype, "clip") if dtype.names is not None else _refused(source, dtype)
     if dtype.kind in "iu" and source.kind in "iuf":
-        limits = np.iinfo(dtype)
-        return np.clip(values, limits.min, limits.max).astype(dtype)
+        return as_type(values, dtype)
     same = dtype.kind == source.kind or (source.kind in "biuf" and dtype.kind in "biufc")
     if dtype.kind == "O" or source.kind == "O":
         text = source.kind in "SO" and dtype.kind in "SO"

@@ -574,3 +574,18 @@ def test_other_files_are_opened_by_the_system_of_the_file(tmp_path: Path) -> Non
         f["x"] = [1, 2]
         f["back"][0] = 5
         assert f["x"][:].tolist() == [5, 2]
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u4", "i8", "u8"])
+@pytest.mark.parametrize("source", ["f4", "f8", "i8", "u8"])
+def test_numbers_of_a_source_that_do_not_fit_become_the_nearest_ones(source: str, dtype: str, tmp_path: Path) -> None:
+    numbers = [0, 3, -3, 1e10, -1e10, 1e30, -1e30, np.inf, -np.inf, 2.0**31, 2.0**70]
+    values = np.array(numbers, source) if source[0] == "f" else np.array([0, 7, 2**62, 2**63 - 1], source)
+    found = []
+    for module in (h5py, pnc_vol):
+        with module.File(tmp_path / f"{module.__name__}.h5", "w") as f:
+            f["s"] = values
+            layout = module.VirtualLayout(values.shape, dtype)
+            layout[:] = module.VirtualSource(f["s"])
+            found.append(f.create_virtual_dataset("v", layout)[...].tolist())
+    assert found[0] == found[1]
