@@ -28,7 +28,7 @@ from pnc_vol.blob.renaming import pending_renames
 from pnc_vol.disk.existing import Existing, open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.errors import FormatError, FormatWarning, ShortFileWarning
-from pnc_vol.format.check import short_data, whole_records
+from pnc_vol.format.check import missing_text, short_data, whole_records
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import CHAR, INT64, TYPES, Header, Var, is_record
 from pnc_vol.mapping.dtypes import element_for
@@ -78,7 +78,7 @@ def read_headers(
     Raises
     ------
     FormatError
-        A subfile is missing, or ends before its data.
+        A subfile is missing.
     """
 
     known: list[Header] = []
@@ -102,14 +102,6 @@ def read_headers(
                     f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
                 ) from None
             header, size = existing.decoded.header, existing.size
-            missing = short_data(header.with_numrecs(whole_records(header, size)), size)
-            if missing:
-                raise FormatError(
-                    f"{name}: the file ends before its data: {missing[0][1]} bytes of {missing[0][0]} are missing",
-                    offset=size,
-                    field="file_size",
-                    value=size,
-                )
             header = counted(header, size, name)
             if not found:
                 location.key = existing.key
@@ -124,8 +116,20 @@ def read_headers(
 
 
 def counted(header: Header, size: int, name: str) -> Header:
-    """Return the header of a subfile with the number of records that fit its `size`; warn if it counts more."""
+    """Return the header of a subfile with the number of records that fit its `size`; warn if it counts more, or if
+    other data are missing at its end."""
     whole = whole_records(header, size)
+    missing = short_data(header.with_numrecs(whole), size)
+    if missing:
+        warn_outside(
+            ShortFileWarning(
+                f"{name}: {missing_text(missing)}; they read as the fill value "
+                "(strict=True makes reading them an error)",
+                offset=size,
+                field="file_size",
+                value=size,
+            )
+        )
     if whole == header.numrecs:
         return header
     warn_outside(

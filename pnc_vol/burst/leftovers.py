@@ -216,6 +216,11 @@ def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayRepor
     _forget(system, path, folders, metas)
     text = "%s: logs of a killed job were replayed: %d requests from %d logs"
     tell(RECOVERY, INFO, text, path, report.replayed, report.logs)
+    if report.torn:
+        warn_outside(
+            f"{path}: of what a job posted before it ended early, {report.torn} writes are lost, because its log was "
+            f"not whole, as after a crash of the node: {'; '.join(report.messages[:3])}"
+        )
     return report
 
 

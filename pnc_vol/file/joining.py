@@ -76,7 +76,6 @@ __all__ = ["open_file", "open_queue", "open_session", "open_shared", "session_of
 
 _LEAST_GAP = 4
 """Bytes of the smallest variable: less is padding."""
-_SHOWN = 4
 # Options that decide where data lie, or which calls are collective: ranks that differ in one would wait for ever, or
 # write at different places.
 _SHARED = (
@@ -393,12 +392,9 @@ def _warn(opening: Opening, findings: Sequence[Finding], size: int) -> None:
     path, header = opening.path, opening.header
     missing = header_check.short_data(header, size) if size < data_end(header) else []
     if missing:
-        total = sum(nbytes for _, nbytes in missing)
-        names = ", ".join(f"{name} ({nbytes} bytes)" for name, nbytes in missing[:_SHOWN])
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         warn_outside(
             ShortFileWarning(
-                f"{path}: {total} bytes of data are missing at the end of the file, of {names}{more}; "
+                f"{path}: {header_check.missing_text(missing)}; "
                 "they read as the fill value (strict=True makes reading them an error)"
                 # nothing tells them from zeros that were written, once the file is longer
                 + (", and as 0 once data have been written behind them or moved" if opening.writable else ""),

@@ -11,14 +11,17 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pnc_vol.errors import FormatError
 from pnc_vol.format.decode import Decoded, examine
 from pnc_vol.format.limits import MAX_HEADER_BYTES
 from pnc_vol.format.model import TYPES, WIDTHS, Finding, Header, data_end, inner_sizes, pad4, record_size, record_vars
 
-__all__ = ["check", "short_data", "whole_records"]
+__all__ = ["check", "missing_text", "short_data", "whole_records"]
+
+_SHOWN = 4
+"""Variables that a warning names."""
 
 
 def check(
@@ -91,6 +94,19 @@ def short_data(header: Header, file_size: int) -> list[tuple[str, int]]:
             partial = min(size, var.begin + first * step + size - file_size)
             found.append((var.name, partial + (count - first - 1) * size))
     return found
+
+
+def missing_text(missing: Sequence[tuple[str, int]]) -> str:
+    """Return what `short_data` found as the beginning of a warning.
+
+    Examples
+    --------
+    >>> missing_text([("a", 12)])
+    '12 bytes of data are missing at the end of the file, of a (12 bytes)'
+    """
+    names = ", ".join(f"{name} ({nbytes} bytes)" for name, nbytes in missing[:_SHOWN])
+    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+    return f"{sum(n for _, n in missing)} bytes of data are missing at the end of the file, of {names}{more}"
 
 
 def whole_records(header: Header, file_size: int) -> int:

@@ -15,7 +15,8 @@ import virtual_ranks
 from other_process import Other
 
 import pnc_vol
-from pnc_vol.errors import FormatError, ShortFileWarning
+from pnc_vol.convert.hdf5 import convert
+from pnc_vol.errors import FormatError, ShortFileError, ShortFileWarning
 from pnc_vol.testing.faults import CHANGING, FaultSystem
 
 HALF = pnc_vol.Decomposition.from_runs([0], [4], (8,))
@@ -183,11 +184,27 @@ def test_a_missing_set(path: Path) -> None:
     for mode in ("r", "r+"):
         with pytest.raises(FileNotFoundError):
             pnc_vol.File(path, mode, layout="blob")
-    written(path)
+
+
+def test_a_subfile_that_ends_before_its_data(path: Path, tmp_path: Path) -> None:
+    """As a power failure may leave it after a flush that was not durable: what was written before is there."""
+    with pnc_vol.File(path, "w", layout="blob") as f:
+        f["a"] = np.arange(10)
+        f.create_dataset("b", data=np.arange(10.0), fillvalue=7)
     with open(f"{path}.0000", "r+b") as raw:
-        raw.truncate(os.path.getsize(f"{path}.0000") - 40)
-    with pytest.raises(FormatError, match="the file ends before its data"):
-        pnc_vol.File(path)
+        raw.truncate(os.path.getsize(f"{path}.0000") - 24)
+    for mode in ("r", "r+"):
+        with pytest.warns(ShortFileWarning, match="24 bytes of data are missing at the end of the file, of b"):
+            f = pnc_vol.File(path, mode)
+        with f:
+            assert f["a"][...].tolist() == list(range(10))
+            assert f["b"][...].tolist() == [*range(7), 7, 7, 7]
+    with pytest.warns(ShortFileWarning), pnc_vol.File(path, strict=True) as f:
+        assert f["a"][-1] == 9
+        with pytest.raises(ShortFileError, match="24 of 80 bytes lie beyond the end of the file"):
+            f["b"][...]
+    report = convert(path, tmp_path / "x.h5")
+    assert [(lost.path, lost.what) for lost in report.lost] == [("/b", "values")]
 
 
 @pytest.mark.filterwarnings("ignore:.*bytes of data are missing at the end")

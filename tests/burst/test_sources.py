@@ -93,3 +93,27 @@ def test_a_log_whose_data_are_gone_is_damaged(left: pathlib.Path) -> None:
     data.unlink()
     with pytest.raises(LogError, match=r"\.data is not there: a power failure took it"):
         pnc_vol.replay(left.parent / "x.nc")
+
+
+@pytest.mark.parametrize("posts", [2, 1500])
+def test_a_crash_of_the_node_that_takes_definitions_takes_the_last_group(posts: int, tmp_path: pathlib.Path) -> None:
+    """More than one group is lost by damage alone, and that is refused."""
+    path = tmp_path / "x.nc"
+    with pnc_vol.File(path, "w") as f:
+        f.create_dataset("x", (2000,), "i4")
+
+    def post(f: pnc_vol.File) -> None:
+        for i in range(posts):
+            f["x"][i] = i + 1
+
+    killed_job(path, post, mode="r+", burst_buf=True)
+    (definitions,) = tmp_path.glob("pncbb-*/*.defs")
+    with open(definitions, "r+b") as raw:
+        raw.write(bytes(definitions.stat().st_size))
+    text = "entry 0 writes to variable 0, whose definition is not there"
+    if posts > 1024:
+        with pytest.raises(LogError, match=text):
+            pnc_vol.File(path, "r+", recover=True)
+        return
+    with pytest.warns(PncVolWarning, match=f"2 writes are lost.*{text}"), pnc_vol.File(path, "r+", recover=True) as f:
+        assert not f["x"][...].any()

@@ -156,13 +156,15 @@ def _by_count(log: Log, uncounted: bool) -> Verdict:
 def without_tail(verdict: Verdict, log: Log, first: int) -> Verdict:
     """Return a verdict without the entries from one on whose dataset the log does not explain.
 
-    A post writes its dataset's definition first, and a kill keeps the order; a crash of the node may lose it.
+    A post writes its dataset's definition first, and a kill keeps the order. A crash of the node may lose it, and then
+    the last group with it, as it may lose that group's own bytes; if a commit follows, more than the end is damaged.
     """
     state = verdict.state.copy()
     left = np.flatnonzero((state == COMMITTED) & (np.arange(len(state)) >= first))
     state[left] = TORN
     text = f"entry {first} writes to variable {log.entries.varid[first]}, whose definition is not there"
-    damaged = len(left) > 1
+    # of a group only the first entry has its request
+    damaged = bool((verdict.request[left[1:]] >= 0).any())
     finding = Finding(
         "error" if damaged else "warning", int(log.entries.offset[first]), f"entry[{first}]", len(left), text
     )
