@@ -119,7 +119,7 @@ class RawFiles(Layout):
     def over(self, driver: Driver, path: str, stack: str, context: OpenContext, *, created: bool) -> Driver:
         assert self.maps is not None  # all variables have numbers from here on
         self.folder.begin(path, self.uids, stack, context, created=created)
-        return Subfiles(driver, self.folder.open)
+        return Subfiles(driver, self.folder.open, earlier=self.folder.kept)
 
 
 def main(path: str) -> None:

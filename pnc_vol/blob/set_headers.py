@@ -42,6 +42,7 @@ from pnc_vol.warn import warn_outside
 __all__ = [
     "blob_names",
     "canonical_of",
+    "check_maps",
     "counted",
     "described_all",
     "header_of_bytes",
@@ -78,7 +79,7 @@ def read_headers(
     Raises
     ------
     FormatError
-        A subfile is missing.
+        A subfile is missing, or ends before a map.
     """
 
     known: list[Header] = []
@@ -102,6 +103,7 @@ def read_headers(
                     f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
                 ) from None
             header, size = existing.decoded.header, existing.size
+            check_maps(header, size, name)
             header = counted(header, size, name)
             if not found:
                 location.key = existing.key
@@ -113,6 +115,26 @@ def read_headers(
     contents = on_root(comm, "open subfiles", read)
     names = [name for _, _, name in contents]
     return known or [header_of_bytes(content).with_numrecs(numrecs) for content, numrecs, _ in contents], names
+
+
+def check_maps(header: Header, size: int, name: str) -> None:
+    """Refuse a subfile that does not have its maps, without which no element of a blob can be found.
+
+    Raises
+    ------
+    FormatError
+    """
+    missing = short_data(header, size)
+    if missing:
+        maps = {var.name for var in header.vars[: len(described(header, name).maps) * len(MAP_VARIABLES)]}
+        for variable, nbytes in missing:
+            if variable in maps:
+                raise FormatError(
+                    f"{name}: the file ends before its maps: {nbytes} bytes of {variable} are missing",
+                    offset=size,
+                    field="file_size",
+                    value=size,
+                )
 
 
 def counted(header: Header, size: int, name: str) -> Header:

@@ -29,6 +29,7 @@ from pnc_vol.blob.renaming import forget_renames
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.blob.set_headers import (
     canonical_of,
+    check_maps,
     counted,
     described_all,
     header_of_bytes,
@@ -87,6 +88,8 @@ def open_set(opening: Opening) -> Any:
                 # mode "x": another process may have made the file since rank 0 looked, and it must not be replaced
                 how = "r+" if not created else mode if mode == "w" else "x"
                 opened.append(_open_subfile(path, number, how, options, group, new))
+                if not created and group.rank == 0:
+                    check_maps(opened[-1].header, _size_of(opened[-1]), subfile_path(path, number))
         if writable:
             headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
         else:
@@ -271,6 +274,11 @@ def _open_subfile(path: str, number: int, mode: str, options: Options, group: Co
     return opened
 
 
+def _size_of(opened: Opening) -> int:
+    assert opened.driver is not None
+    return opened.driver.size()
+
+
 def _headers_of_opened(
     path: str, count: int, opened: Sequence[Opening], numbers: Sequence[int], comm: Comm, *, new: bool
 ) -> list[Header]:
@@ -278,11 +286,8 @@ def _headers_of_opened(
     own = []
     for n, one in zip(numbers, opened, strict=True):
         if one.comm.rank == 0:
-            assert one.driver is not None
-            records = (
-                one.header.numrecs if new else counted(one.header, one.driver.size(), subfile_path(path, n)).numrecs
-            )
-            own.append((n, one.content, records))
+            header = one.header if new else counted(one.header, _size_of(one), subfile_path(path, n))
+            own.append((n, one.content, header.numrecs))
     headers = comm.merge("open subfiles", own, joined_lists)
     if new:
         return []

@@ -26,7 +26,7 @@ from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse
 from pnc_vol.cli.errors import FAILED, expected, fail
 from pnc_vol.cli.show import on_disk
 from pnc_vol.convert.header_bytes import with_header
-from pnc_vol.convert.space import declared_by_header, refuse_sparse
+from pnc_vol.convert.space import DeclaredSize, declared_by_header, refuse_sparse
 from pnc_vol.disk.naming import check_place
 from pnc_vol.format import model
 from pnc_vol.format.decode import Decoded, decode
@@ -64,7 +64,7 @@ def command(options: Options) -> int:
             if name not in known:
                 fail(file, f"there is no variable {name!r}; see pnc-vol dump -h", FAILED)
         if not options.header:
-            refuse_sparse(file, declared_by_header(stored.header, stored.nbytes), allowed=options.allow_sparse)
+            refuse_sparse(file, stored.declared(), allowed=options.allow_sparse)
         name = re.split(r"/", path)[-1]
         stem = name.rpartition(".")[0] if "." in name else name
         sections = None if options.header else _sections(stored, wanted)
@@ -131,7 +131,10 @@ class DumpedFile:
             system.close(self.fd)
             raise
         self.header: Header = self.decoded.header
-        self.nbytes: int = system.fstat(self.fd).st_size
+
+    def declared(self) -> DeclaredSize:
+        """Return what the header declares, and how much of it is there."""
+        return declared_by_header(self.header, self.system.fstat(self.fd).st_size)
 
     def __enter__(self) -> DumpedFile:
         return self

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
+from pnc_vol.convert.space import DeclaredSize, declared_by
 from pnc_vol.extents.model import Runs
 from pnc_vol.file.file_sets import is_set
 from pnc_vol.format import model
@@ -26,15 +27,16 @@ BLOCK_BYTES, BLOCK_VALUES = 1 << 20, 1 << 16
 
 
 class OpenedFile:
-    """A set of subfiles, as the classic file that it stands for, or a file under an address; like `dump.StoredFile`."""
+    """A set of subfiles, as the classic file that it stands for, or a file under an address; like `dump.DumpedFile`."""
 
     def __init__(self, path: str) -> None:
         self.file = File(path)
         self.session: Any = self.file.id.handle.session
         self.header: Header = self.session.disk.header
-        # Subfiles that end before their data are not opened.
-        one = self.session.file_set is None
-        self.nbytes = self.session.disk.driver.size() if one else model.data_end(self.header)
+
+    def declared(self) -> DeclaredSize:
+        """See `dump.DumpedFile.declared`."""
+        return declared_by(self.file)
 
     def __enter__(self) -> OpenedFile:
         return self
@@ -43,7 +45,7 @@ class OpenedFile:
         self.file.close()
 
     def values(self, var: Var) -> Iterator[npt.NDArray[Any]]:
-        """See `dump.StoredFile.values`; what is in no blob has the fill value."""
+        """See `dump.DumpedFile.values`; what is in no blob has the fill value."""
         disk = self.session.disk
         uid = disk.layout.uids[self.header.vars.index(var)]
         at, node = disk.layout.maps[uid], self.session.defs.tree.datasets[uid]

@@ -31,13 +31,10 @@ from pnc_vol.convert.copied_values import CopiedValues
 from pnc_vol.convert.either import Kind, kind_of, open_either
 from pnc_vol.convert.report import Ledger, LossError, Report
 from pnc_vol.convert.transfer import Transfer
-from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import mode_of_new, name_new
 from pnc_vol.errors import PncVolError, ShortFileWarning
-from pnc_vol.file.file_sets import files_of, is_set
 from pnc_vol.file.leftovers import look_after
-from pnc_vol.format.check import short_data
 from pnc_vol.optional import require_h5py
 from pnc_vol.settings.options import resolve
 from pnc_vol.system import REAL, System, exists, is_folder
@@ -254,21 +251,9 @@ def _check_compression(name: object, opts: object) -> None:
 def _missing(reader: File) -> list[tuple[str, int]]:
     """Return the datasets of which a file that was cut does not have all values, and how many bytes of each are
     missing."""
-    disk, tree = reader.id.handle.session.disk, reader.id.node.tree
-    paths = {node.cdf_name: node.path for node in tree.datasets.values()}
-    if not disk.layout.several_files:
-        found = short_data(disk.header, disk.driver.size())
-    else:
-        names = files_of(REAL, reader.filename) if is_set(REAL, reader.filename) else []
-        found = [one for name in names if kind_of(name) == "netcdf" for one in _cut_off(name)]
-    return [(paths.get(name, name), nbytes) for name, nbytes in found]
-
-
-def _cut_off(name: str) -> list[tuple[str, int]]:
-    """Return what a file of a set has no bytes of, and how many are missing."""
-    existing = open_existing(REAL, name, name)
-    REAL.close(existing.fd)
-    return short_data(existing.decoded.header, existing.size)
+    session = reader.id.handle.session
+    paths = {node.cdf_name: node.path for node in reader.id.node.tree.datasets.values()}
+    return [(paths.get(name, name), nbytes) for name, nbytes in space.missing_data(session)]
 
 
 @contextlib.contextmanager

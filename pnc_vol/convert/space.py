@@ -15,13 +15,18 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any, NamedTuple
 
-from pnc_vol.errors import LimitError
+from pnc_vol.disk.existing import open_existing
+from pnc_vol.errors import LimitError, NotCDFError
+from pnc_vol.file.file_sets import files_of
+from pnc_vol.file.session import Session
 from pnc_vol.format.check import short_data
 from pnc_vol.format.model import Header, inner_sizes, record_vars
-from pnc_vol.system import free_bytes
+from pnc_vol.system import REAL, free_bytes
 
 __all__ = [
     "LEAST",
@@ -29,6 +34,7 @@ __all__ = [
     "DeclaredSize",
     "declared_by",
     "declared_by_header",
+    "missing_data",
     "refuse_full",
     "refuse_sparse",
     "refuse_wide",
@@ -68,12 +74,30 @@ def declared_by_header(header: Header, nbytes: int) -> DeclaredSize:
     >>> declared_by_header(Header(5, dims=(Dim("x", 10),), vars=(Var("a", (0,), (), 4, 100),)), 120)
     DeclaredSize(declared=40, held=20, nbytes=120, largest='a')
     """
+    return _declared(header, nbytes, short_data(header, nbytes))
+
+
+def _declared(header: Header, nbytes: int, missing: Sequence[tuple[str, int]]) -> DeclaredSize:
     records = set(record_vars(header))
     sizes = inner_sizes(header)
     declared = sum(size * (header.numrecs if i in records else 1) for i, size in enumerate(sizes))
-    missing = short_data(header, nbytes)
     largest = max(missing, key=lambda entry: entry[1], default=("", 0))[0]
     return DeclaredSize(declared, declared - sum(count for _, count in missing), nbytes, largest)
+
+
+def missing_data(session: Session) -> list[tuple[str, int]]:
+    """Return the variables of which an open file, or set of subfiles, does not have all bytes, and how many bytes are
+    missing; see `short_data`."""
+    disk = session.disk
+    if not disk.layout.several_files:
+        return short_data(disk.header, disk.driver.size())
+    found = []
+    for name in files_of(REAL, disk.path) if session.file_set is not None else ():
+        with suppress(NotCDFError):  # the HDF5 library opens no file that was cut
+            existing = open_existing(REAL, name, name)
+            REAL.close(existing.fd)
+            found += short_data(existing.decoded.header, existing.size)
+    return found
 
 
 def declared_by(file: Any, *, follow_external: bool = False) -> DeclaredSize:
@@ -87,9 +111,8 @@ def declared_by(file: Any, *, follow_external: bool = False) -> DeclaredSize:
     if hasattr(file.id, "get_filesize"):
         return _declared_by_hdf5(file, follow_external=follow_external)
     session = file.id.handle.session
-    size = declared_by_header(session.disk.header, session.disk.driver.size())
-    # Subfiles that end before their data are refused when they are opened.
-    return size if session.file_set is None else size._replace(held=size.declared, largest="")
+    disk = session.disk
+    return _declared(disk.header, disk.driver.size(), missing_data(session))
 
 
 def _declared_by_hdf5(file: Any, *, follow_external: bool) -> DeclaredSize:

@@ -8,13 +8,14 @@ Rules
    with the header.
 2. A file is opened when it is first touched. One that is not there reads as empty.
 3. ``collective=True`` counts for file 0 alone: each rank writes and reads the others by itself.
-4. `sync` brings all files that this process wrote to stable storage, file 0 last, and `close` closes all.
+4. `sync` brings all files that this process wrote to stable storage, and those that were there before it, whose writer
+   may not have done so; file 0 last. `close` closes all.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -35,13 +36,16 @@ class Subfiles(Wrapper):
     inner : Driver, of file 0.
     open_file : function of int
         Opens the file of a number; None if it is not there, in a file that is read.
+    earlier : iterable of int, optional
+        Files that were there before this process wrote to any.
     """
 
     name = "subfiles"
 
-    def __init__(self, inner: Driver, open_file: Callable[[int], Driver | None]) -> None:
+    def __init__(self, inner: Driver, open_file: Callable[[int], Driver | None], earlier: Iterable[int] = ()) -> None:
         super().__init__(inner)
         self._open_file = open_file
+        self._earlier = list(earlier)
         self._files: dict[int, Driver | None] = {0: inner}
         # two threads may carry one large request
         self._lock = threading.Lock()
@@ -98,9 +102,12 @@ class Subfiles(Wrapper):
         self.inner.drain()
 
     def sync(self) -> None:
+        for number in self._earlier:
+            self._file(number)
         for file in self._others():
             file.sync()
         self.inner.sync()
+        self._earlier.clear()
 
     def close(self) -> None:
         others, self._files = self._others(), {0: self.inner}

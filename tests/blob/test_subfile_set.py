@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -199,12 +200,22 @@ def test_a_subfile_that_ends_before_its_data(path: Path, tmp_path: Path) -> None
         with f:
             assert f["a"][...].tolist() == list(range(10))
             assert f["b"][...].tolist() == [*range(7), 7, 7, 7]
-    with pytest.warns(ShortFileWarning), pnc_vol.File(path, strict=True) as f:
+    with pytest.warns(ShortFileWarning):
+        f = pnc_vol.File(path, strict=True)
+    with f:
         assert f["a"][-1] == 9
         with pytest.raises(ShortFileError, match="24 of 80 bytes lie beyond the end of the file"):
             f["b"][...]
     report = convert(path, tmp_path / "x.h5")
     assert [(lost.path, lost.what) for lost in report.lost] == [("/b", "values")]
+    written(tmp_path / "maps.nc")
+    with open(tmp_path / "maps.nc.0000", "r+b") as raw:
+        raw.truncate(4100)
+    with pytest.raises(FormatError, match="ends before its maps: 4 bytes of D1"):
+        pnc_vol.File(tmp_path / "maps.nc")
+    with warnings.catch_warnings(), pytest.raises(FormatError, match="ends before its maps: 4 bytes of D1"):
+        warnings.simplefilter("ignore", ShortFileWarning)
+        pnc_vol.File(tmp_path / "maps.nc", "r+")
 
 
 @pytest.mark.filterwarnings("ignore:.*bytes of data are missing at the end")

@@ -347,7 +347,7 @@ def by_simulated_ranks(run: Run, ranks: int, by_itself: bool) -> None:
 
 def recovered(run: Run, world: Any, *, by_itself: bool) -> None:
     """One process, or each of some ranks, recovers; `world`: that of the ranks, or None."""
-    plain = {"publish": "create", "burst_buf_overwrite": False, "recover": True}
+    plain = {"publish": "create", "burst_buf_overwrite": False, "recover": run.config["recover"] or True}
     given = arguments(run.config | plain, run.folder, "r+")
     given |= {} if run.system is None else {"system": run.system}
     put_into_environment(given)
@@ -367,9 +367,12 @@ def go_on(run: Run, before: Contents, *, clean: bool = True) -> None:
     """A file that survived is a file like any other."""
     if run.config["layout"] == "hdf5blob":
         return
+    kept = run.config["cache"] == "flush_none"
+    if kept:
+        recover(run, random.Random(1))  # an empty file begins anew when it is recovered, and its header is kept as well
     with run.open("r+") as f:
         f.attrs["afterwards"] = 1
-    if run.config["cache"] == "flush_none":
+    if kept:
         recover(run, random.Random(1))
     with run.open("r") as f:
         again = seen(f)

@@ -46,6 +46,9 @@ class TestRawFiles(LayoutSuite):
             f["y"] = [3]
             f.flush(durable=True)
             assert f.statistics()["driver"]["subfiles.open"] == 2
+        with self.open("r+", driver="trace | posix") as f:  # who wrote them before may not have synced them
+            f.flush(durable=True)
+            assert f.statistics()["driver"]["subfiles.open"] == 2
 
     def test_a_file_that_is_there_stays_where_another_one_is_refused(self) -> None:
         with self.open("w") as f:

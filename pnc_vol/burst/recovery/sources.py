@@ -248,8 +248,11 @@ class LogSource:
             self._definitions_end = len(definitions) - self.defined.torn_bytes
             self._flushed = False
             self.verdict: Verdict
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if type(error) is LogError and base not in str(error):
+                # what decodes bytes does not know of which file they are
+                raise LogError(f"{base}: {error}", offset=error.offset, field=error.field, value=error.value) from None
             raise
 
     def _find_open_group(self, commit_log: RecordLog) -> None:
