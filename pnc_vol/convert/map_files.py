@@ -125,13 +125,14 @@ def _read(f: Any, name: str, path: str) -> Map:
             raise FormatError(f"{path}: there is no variable '{name}.{what}'", field=f"{name}.{what}")
     if f"{name}.dims" not in f.attrs:
         raise FormatError(f"{path}: there is no attribute '{name}.dims'", field=f"{name}.dims")
-    dims = tuple(int(n) for n in np.atleast_1d(f.attrs[f"{name}.dims"]))
+    given = np.atleast_1d(f.attrs[f"{name}.dims"])
+    dims = tuple(given.tolist()) if given.dtype.kind in "iu" else ()
     nreqs, offsets, lengths = (_integers(f, f"{name}.{what}", path) for what in ("nreqs", "offsets", "lengths"))
     fill = _integers(f, f"{name}.fill_starts", path) if f"{name}.fill_starts" in f else nreqs
     total, nelems = int(nreqs.sum(dtype=np.int64)), min(math.prod(dims), np.iinfo(np.int64).max)
     wrong = ""
     if min(dims, default=0) < 1:
-        wrong = f"the attribute '{name}.dims' is {dims}: lengths of dimensions are needed"
+        wrong = f"the attribute '{name}.dims' is {given.tolist()}: lengths of dimensions are needed"
     elif not (total == offsets.size == lengths.size) or int(nreqs.min(initial=0)) < 0:
         wrong = f"'{name}.nreqs' counts {total} runs; there are {offsets.size} offsets and {lengths.size} lengths"
     elif fill.shape != nreqs.shape or bool(((fill < 0) | (fill > nreqs)).any()):

@@ -12,12 +12,17 @@ import pytest
 DEBIAN = {"ncvalidator": "pnetcdf-bin", "gdalinfo": "gdal-bin"}
 
 
-def raw(name: str, *args: Any) -> bytes:
-    """What a program prints, which must end without an error."""
+def needed(name: str) -> str:
+    """Where a program is; without it the test is skipped."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"{name} is not installed (Debian: {DEBIAN.get(name, 'netcdf-bin')})")
-    done = subprocess.run([found, *map(str, args)], capture_output=True, timeout=60, check=False)
+    return found
+
+
+def raw(name: str, *args: Any) -> bytes:
+    """What a program prints, which must end without an error."""
+    done = subprocess.run([needed(name), *map(str, args)], capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import importlib
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +191,7 @@ def test_each_rank_writes_its_region(tmp_path: Path, ranks: int) -> None:
     assert ds["name"].values.tolist() == ["n" * (i + 1) for i in range(7)]
     assert ds["y"].values.tolist() == [1, 2]
     assert ours(tmp_path / "a.nc", group="all")["same"].values.tolist() == [0, 1, 2, 3, 4]
-    assert subprocess.run(["ncvalidator", "-q", tmp_path / "a.nc"], check=False).returncode == 0
+    tool("ncvalidator", "-q", tmp_path / "a.nc")
 
 
 @pytest.mark.parametrize("module", ["writing", "engine", "jobs", "stores", "stored", "variables"])
