@@ -114,7 +114,7 @@ def test_processes_are_dealt_in_contiguous_parts_that_differ_by_one(counts, rank
         ({"offsets": None}, "there is no variable 'D1.offsets'"),
         ({"dims": None}, "there is no attribute 'D1.dims'"),
         ({"dims": [2, 0]}, "'D1.dims'"),
-        ({"dims": ["2", ""]}, "'D1.dims'"),
+        ({"dims": [b"2", b""]}, "'D1.dims'"),
         ({"dims": [2.0, 4.0]}, "'D1.dims'"),
         ({"nreqs": [2, 3]}, "'D1.nreqs' counts 5 runs; there are 4"),
         ({"nreqs": [5, -1]}, "'D1.nreqs' counts 4 runs"),
