@@ -261,7 +261,7 @@ def examine(
     torn, known = state.torn, kind == "kill"
     first = promise(moments, at, kind)
     before = _listing(run.folder)
-    readable = _read(run, must=first.least is not None)
+    readable = _read(run, must=first.least is not None, kind=kind)
     if _listing(run.folder) != before:
         raise Wrong("opening for reading changed the folder")
     if config["layout"] == "rawfiles" and _changed(_since(moments, first.least, at), ("resize", "delete")):
@@ -280,7 +280,7 @@ def examine(
         if after.least is not None and not (kind == "power" and isinstance(error, pnc_vol.LogError)):
             raise
         return
-    readable = _read(run, must=after.least is not None)
+    readable = _read(run, must=after.least is not None, kind=kind)
     if readable is None:
         return
     posts = "posts" if kind == "kill" else "power posts"
@@ -316,13 +316,14 @@ def complain(when: str, got: Contents, allowed: list[Contents], torn: bool, know
         raise Wrong(f"{when}: {wrong}")
 
 
-def _read(run: Run, *, must: bool) -> Contents | None:
+def _read(run: Run, *, must: bool, kind: str) -> Contents | None:
     """What a reader sees; None if there is nothing to be read, and need not be."""
     try:
         with run.open("r") as f:
             return seen(f)
-    except OSError:
-        if must:
+    except OSError as error:
+        # with strict=True, data that a power failure took are an error
+        if must and not (kind == "power" and isinstance(error, pnc_vol.ShortFileError)):
             raise
         return None
 
@@ -368,12 +369,18 @@ def go_on(run: Run, before: Contents, *, clean: bool = True) -> None:
     if run.config["layout"] == "hdf5blob":
         return
     kept = run.config["cache"] == "flush_none"
-    if kept:
-        recover(run, random.Random(1))  # an empty file begins anew when it is recovered, and its header is kept as well
-    with run.open("r+") as f:
-        f.attrs["afterwards"] = 1
-    if kept:
-        recover(run, random.Random(1))
+    try:
+        if kept:
+            # an empty file begins anew when it is recovered, and its header is kept as well
+            recover(run, random.Random(1))
+        with run.open("r+") as f:
+            f.attrs["afterwards"] = 1
+        if kept:
+            recover(run, random.Random(1))
+    except pnc_vol.LogError:
+        if clean:
+            raise
+        return  # a log that the other way to recover it left alone, and that a power failure has damaged
     with run.open("r") as f:
         again = seen(f)
     wanted = [Contents(before.datasets, {**before.attrs, "@afterwards": "1"}, before.groups)]

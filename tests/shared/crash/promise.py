@@ -176,13 +176,21 @@ def _definitions(contents: Contents) -> dict[str, Any]:
 
 
 def _other_count(mine: dict[str, Any], other: dict[str, Any], told: list[dict[str, Any]]) -> bool:
-    """Whether definitions are those of a step, but for the number of records, which is that of another step."""
+    """Whether definitions are those of a step, but for the number of records, which is that of another step.
+
+    A set of subfiles has fewer than a step where they are not there whole, and never fewer than were promised.
+    """
     differ = [name for name in {*mine, *other} if mine.get(name) != other.get(name)]
     for name in differ:
         one, theirs = mine.get(name), other.get(name)
         if not (isinstance(one, tuple) and isinstance(theirs, tuple) and one[0] and theirs[0]):
             return False
-        if (one[0][1:], one[1]) != (theirs[0][1:], theirs[1]) or one not in [step.get(name) for step in told]:
+        promised = told[0].get(name)
+        least = promised[0][0] if isinstance(promised, tuple) and promised[0] else 0
+        fewer = least <= one[0][0] < theirs[0][0]
+        if (one[0][1:], one[1]) != (theirs[0][1:], theirs[1]):
+            return False
+        if not fewer and one not in [step.get(name) for step in told]:
             return False
     return len({mine[name][0][0] for name in differ}) == 1
 
