@@ -101,7 +101,7 @@ class Definitions:
         if tree.findings or not (layout.self_contained and take_as_read(header, encoded)):
             return
         if GroupNode not in set(map(type, dict.values(tree.root.children))):
-            tree.all_groups = [], True
+            tree.all_groups = [], {}
         self.flat = Flat(header, layout.uids, None, None, lengths_of(tree.datasets), {}, set())
         self.flat_version, self.with_begins = tree.version, (self.flat, header)
         tree.changed = Changes(set(), {}, [], {})

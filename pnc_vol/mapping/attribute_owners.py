@@ -10,7 +10,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from pnc_vol.format.model import TYPES, Attr, Header, Var
@@ -22,6 +23,7 @@ from pnc_vol.mapping.names import (
     About,
     NameBook,
     Sink,
+    dump_json,
     dump_marker,
     is_member_name,
     legal_name,
@@ -68,25 +70,22 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
     root = tree.root.attrs
     if tree.all_groups is None:
         groups = _groups_below(tree.root)
-        tree.all_groups = groups, not groups or _groups_implied(tree, groups)
-    groups, implied = tree.all_groups
+        tree.all_groups = groups, _unnamed_groups(tree, groups)
+    groups, unnamed = tree.all_groups
     marker: dict[str, Any] = {}
     raw = named_attrs(root, marker)
     if not (groups or tree.links or tree.layout or marker or tree.root.order is not None):
         # What most files have: nothing is copied.
         return raw
-    written = list(raw)
+    written, parts = list(raw), dict[str, str]()
+    about: Mapping[str, str] = NO_MARKERS
     if groups:
-        book = NameBook((MARKER, *(attr.name for attr in written)))
-        markers = marker.setdefault("attrs", {})
-        for group in groups:
-            if group.attrs:
-                written += _group_attrs(group, tree.separator, book, markers)
-        if not markers:
-            del marker["attrs"]
-        if not implied:
+        of_groups = _of_groups(tree, groups, {MARKER, *(attr.name for attr in raw)})
+        written += chain.from_iterable(of_groups.attrs.values())
+        about = of_groups.about
+        if unnamed is None or unnamed:
             # Left out where the paths of variables name all groups in the same order.
-            marker["groups"] = [group.path for group in groups]
+            parts["groups"] = f"[{','.join(of_groups.paths)}]"
     if tree.links:
         _describe_links(tree, written, marker)
     orders = {group.path: list(group.order) for group in (tree.root, *groups) if group.order is not None}
@@ -94,10 +93,89 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
         marker["listed"] = orders
     if tree.layout:
         marker["layout"] = tree.layout
-    if marker:
+    if own := marker.pop("attrs", None):
+        about = {**about, **{name: _about(name, found) for name, found in own.items()}}
+    if about:
+        parts["attrs"] = "{" + ",".join([about[name] for name in sorted(about)]) + "}"
+    if marker or parts:
         marker["version"] = 1
-        written.append(dump_marker(marker))
+        written.append(dump_marker(marker, parts))
     return tuple(written)
+
+
+class _GroupAttrs:
+    """The attributes of groups as global ones, and what the global marker says of them.
+
+    It is kept with the tree and follows what changed: thousands of groups that each have an attribute are common, and
+    a program that adds one in each step would else make all of them again in each.
+
+    Attributes
+    ----------
+    groups : list of GroupNode
+        That of `Tree.all_groups`, to which groups may be appended.
+    attrs : dict of GroupNode to list of Attr
+    about : dict of str to str
+        JSON of each entry of the marker's ``attrs``, by the name of the attribute.
+    paths : list of str
+        JSON of the paths of the groups.
+    """
+
+    __slots__ = ("about", "attrs", "groups", "paths", "separator")
+
+    def __init__(self, groups: list[GroupNode], separator: str) -> None:
+        self.groups, self.separator = groups, separator
+        self.attrs: dict[Node, list[Attr]] = {}
+        self.about: dict[str, str] = {}
+        self.paths: list[str] = []
+
+    def follow(self, changed: Iterable[Node], take: Callable[[str], str], taken: Container[str]) -> bool:
+        """Take over the attributes of groups that changed, and those of new groups.
+
+        take : callable, gives an attribute its name in the header.
+        taken : container of str, names that none can have.
+
+        Returns
+        -------
+        bool
+            False if one has a name that is taken; then nothing of this counts.
+        """
+        wanted: list[Node] = [group for group in changed if group in self.attrs]
+        for group in wanted:
+            for attr in self.attrs[group]:
+                del self.about[attr.name]
+        wanted += self.groups[len(self.paths) :]
+        self.paths += [dump_json(group.path) for group in self.groups[len(self.paths) :]]
+        for group in wanted:
+            found = self.attrs[group] = []
+            for attr, marker in _group_attrs(group, self.separator, take) if group.attrs else ():
+                if attr.name in self.about or attr.name in taken:
+                    return False
+                self.about[attr.name] = _about(attr.name, marker)
+                found.append(attr)
+        return True
+
+
+def _of_groups(tree: Tree, groups: list[GroupNode], taken: set[str]) -> _GroupAttrs:
+    """Return the attributes of all groups.
+
+    taken : set of str, names that they cannot have.
+    """
+    kept: _GroupAttrs | None = tree.group_attrs
+    changed, tree.group_attrs = tree.changed, None
+    if kept is None or kept.groups is not groups or changed is None or not kept.about.keys().isdisjoint(taken):
+        kept = _GroupAttrs(groups, tree.separator)
+    if kept.follow(changed.attributes if changed is not None else (), str, taken):
+        tree.group_attrs = kept
+        return kept
+    # Where two would have one name, each name depends on all before it.
+    kept = _GroupAttrs(groups, tree.separator)
+    kept.follow((), NameBook(taken).take, ())
+    return kept
+
+
+def _about(name: str, marker: Marker) -> str:
+    """Return what the global marker has under ``attrs`` of one attribute, as JSON."""
+    return f"{dump_json(name)}:{dump_json(marker)}"
 
 
 def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> None:
@@ -112,28 +190,27 @@ def _describe_links(tree: Tree, written: list[Attr], marker: dict[str, Any]) -> 
     markers: dict[str, Any] = marker.setdefault("attrs", {})
     for _, _, entry in links.entries(tree):
         if isinstance(entry, links.TypeNode):
-            written += _group_attrs(entry, tree.separator, book, markers)
+            for attr, about in _group_attrs(entry, tree.separator, book.take):
+                written.append(attr)
+                markers[attr.name] = about
     if not markers:
         del marker["attrs"]
 
 
-def _group_attrs(group: Node, separator: str, book: NameBook, markers: dict[str, Any]) -> Iterable[Attr]:
-    """Yield the attributes of a group as global ones, each tied to its owner."""
+def _group_attrs(group: Node, separator: str, take: Callable[[str], str]) -> Iterator[tuple[Attr, Marker]]:
+    """Yield the attributes of a group as global ones, each with its marker, which ties it to its owner."""
     path = group.path
     for name, attr in group.attrs.stored().items():
-        flat = book.take(legal_name(f"{path[1:]}/{name}".replace("/", separator)))
+        flat = take(legal_name(f"{path[1:]}/{name}".replace("/", separator)))
         about = {key: value for key, value in group.attrs.markers.get(attr.name, {}).items() if key != "name"}
-        markers[flat] = {**about, "owner": path, "name": name}
-        yield attr._replace(name=flat)
+        yield attr._replace(name=flat), {**about, "owner": path, "name": name}
 
 
-def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
-    """Return whether the paths of the datasets name all groups, those within each group in the order of their creation.
+def _unnamed_groups(tree: Tree, groups: list[GroupNode]) -> dict[GroupNode, None] | None:
+    """Return the groups that the path of no dataset names; None if datasets name those within a group in another order
+    than that of their creation.
 
-    Parameters
-    ----------
-    tree : Tree
-    groups : what `_groups_below` finds below its root
+    groups : list of GroupNode, what `_groups_below` finds below the root.
     """
     visited: dict[int, list[str]] = {id(tree.root): []}
     entries: list[Any] = list(dict.values(tree.datasets))
@@ -150,10 +227,12 @@ def _groups_implied(tree: Tree, groups: list[GroupNode]) -> bool:
         for group in reversed(new):
             visited[id(group)] = []
             visited[id(group.parent)].append(group.name)
-    return all(
-        [name for name, child in dict.items(group.children) if isinstance(child, GroupNode)] == visited.get(id(group))
-        for group in (tree.root, *groups)
-    )
+    for group in (tree.root, *groups):
+        there = [name for name, child in dict.items(group.children) if isinstance(child, GroupNode)]
+        named = visited.get(id(group), [])
+        if there[: len(named)] != named:
+            return None
+    return {group: None for group in groups if id(group) not in visited}
 
 
 # ------------------------------------------------------------------------------------------ reading

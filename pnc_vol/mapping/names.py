@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pnc_vol.format.limits import MAX_NAME, is_legal_name, normalise
@@ -32,6 +33,7 @@ __all__ = [
     "NameBook",
     "Sink",
     "dataset_name",
+    "dump_json",
     "dump_marker",
     "is_member_name",
     "is_text",
@@ -205,6 +207,11 @@ def _encoder() -> json.JSONEncoder:
     return json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False)
 
 
+def dump_json(value: Any) -> str:
+    """Return the JSON of a value of a marker."""
+    return _encoder().encode(value)
+
+
 class Findings(list[str]):
     """Sentences about what was wrong; a hostile file cannot make it longer than `MOST_FINDINGS`.
 
@@ -267,16 +274,24 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def dump_marker(marker: Mapping[str, Any]) -> Attr:
+def dump_marker(marker: Mapping[str, Any], parts: Mapping[str, str] = MappingProxyType({})) -> Attr:
     """Return the attribute that holds `marker`.
+
+    parts : mapping of str to str, the JSON of further keys.
 
     Examples
     --------
     >>> dump_marker({"path": "/A/B"}).data
     b'{"path":"/A/B"}'
+    >>> dump_marker({"path": "/A/B"}, {"attrs": "{}"}).data
+    b'{"attrs":{},"path":"/A/B"}'
     """
-    data = _encoder().encode(marker).encode("ascii")
-    return Attr(MARKER, CHAR, len(data), data)
+    if parts:
+        texts = {**{key: dump_json(value) for key, value in marker.items()}, **parts}
+        data = "{" + ",".join([f"{dump_json(key)}:{texts[key]}" for key in sorted(texts)]) + "}"
+    else:
+        data = dump_json(marker)
+    return Attr(MARKER, CHAR, len(data), data.encode("ascii"))
 
 
 def marker_attr(attrs: Iterable[Attr]) -> Attr | None:

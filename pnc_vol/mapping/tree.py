@@ -232,8 +232,11 @@ class Tree:
         """None if more changed than `Changes` tells."""
         self.links = 0
         """Entries of `GroupNode.links`, at most: nothing looks for them while there are none."""
-        self.all_groups: tuple[list[GroupNode], bool] | None = None
-        """All groups but the root, and whether the paths of the datasets imply them; None until somebody asks."""
+        self.all_groups: tuple[list[GroupNode], dict[GroupNode, None] | None] | None = None
+        """All groups but the root, parents first, and those of them that the path of no dataset names; None in place of
+        the latter if the datasets name groups in another order. None until somebody asks."""
+        self.group_attrs: Any = None
+        """What `attribute_owners` keeps of the attributes of groups."""
         self.next_uid = 0
         self.history: list[DatasetNode] = []
         """Datasets in the order in which they were defined since the last flush, deleted ones too."""
@@ -282,9 +285,18 @@ class Tree:
         parent.note(name)
         # Attributes of the file tell of groups, and nothing else does.
         self.touch_attributes(self.root)
-        known = self.all_groups
-        # A new group of the root is the last one of all, and no dataset names it.
-        self.all_groups = ([*known[0], node], False) if known is not None and parent is self.root else None
+        known, self.all_groups = self.all_groups, None
+        if known is not None:
+            groups, unnamed = known
+            above = groups[-1] if groups else parent
+            while above is not parent and above is not None:
+                above = above.parent
+            if above is parent:
+                # The new group is the last one of all, and no dataset names it.
+                groups.append(node)
+                if unnamed is not None:
+                    unnamed[node] = None
+                self.all_groups = known
         return node
 
     def add_dataset(
@@ -328,14 +340,38 @@ class Tree:
         self.version += 1
         if self.changed is not None and type(parent) is GroupNode and parent.order is None:
             self.changed.added.append(node)
-            named = parent is self.root or isinstance(next(iter(parent.children.values()), None), DatasetNode)
-            if not (named or (self.all_groups is not None and self.all_groups[1])):
-                # its path may name the last group that none named
-                self.changed.attributes.add(self.root)
-                self.all_groups = None
+            if parent is not self.root:
+                self._name_groups(parent, self.changed)
         else:
             self.changed = self.all_groups = None
         return node
+
+    def _name_groups(self, parent: GroupNode, changed: Changes) -> None:
+        """Note which groups the path of a new dataset in `parent` names: the attributes of the file list all groups,
+        unless the datasets name all of them."""
+        known = self.all_groups
+        if known is None:
+            if not isinstance(next(iter(parent.children.values()), None), DatasetNode):
+                changed.attributes.add(self.root)
+            return
+        groups, unnamed = known
+        if not unnamed or parent not in unnamed:
+            return
+        self.all_groups = None
+        path: list[GroupNode] = []
+        above: GroupNode | None = parent
+        while above in unnamed:
+            path.append(above)
+            above = above.parent
+        for node in reversed(path):
+            if next(group for group in unnamed if group.parent is node.parent) is not node:
+                # one that was created before it will be named after it, if at all
+                self.all_groups = groups, None
+                return
+            del unnamed[node]
+        if not unnamed:
+            changed.attributes.add(self.root)
+        self.all_groups = known
 
     def _add_parts(self, node: DatasetNode) -> None:
         # Compounds are rare: what takes them apart is not loaded with the package.

@@ -137,7 +137,7 @@ def test_every_key_is_in_the_document() -> None:
     keys = {
         key
         for source in sources.glob("*.py")
-        for key in re.findall(r'(?:marker|markers|about)\["(\w+)"\]', source.read_text())
+        for key in re.findall(r'(?:marker|markers|about|parts)\["(\w+)"\]', source.read_text())
     }
     assert keys >= {"path", "shape", "len", "scale", "labels", "attrs", "groups", "fill", "own", "lengths"}
     missing = {key for key in keys if f"`{key}`" not in text}
