@@ -338,8 +338,11 @@ class Tree:
         self.next_uid, self.datasets[uid] = uid + 1, node
         self.history.append(node)
         self.version += 1
-        if self.changed is not None and type(parent) is GroupNode and parent.order is None:
+        if self.changed is not None and type(parent) is GroupNode:
             self.changed.added.append(node)
+            if parent.order is not None:
+                # attributes of the file list the members in their order
+                self.changed.attributes.add(self.root)
             if parent is not self.root:
                 self._name_groups(parent, self.changed)
         else:

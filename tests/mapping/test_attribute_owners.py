@@ -24,6 +24,11 @@ def make_group(f: Any, path: str, key: str, value: Any) -> None:
     f.require_group(path)
 
 
+def make_ordered_group(f: Any, path: str, key: str, value: Any) -> None:
+    if path not in f:
+        f.create_group(path, track_order=True)
+
+
 def make_dataset(f: Any, path: str, key: str, value: Any) -> None:
     f.require_group(path)
     if key not in f[path]:
@@ -55,19 +60,30 @@ def move(f: Any, path: str, key: str, value: Any) -> None:
 
 
 ACTS = st.sampled_from(
-    [make_group, make_group, make_dataset, set_attribute, set_attribute, set_of_root, delete_attribute, delete, move]
+    [
+        make_group,
+        make_ordered_group,
+        make_dataset,
+        make_dataset,
+        set_attribute,
+        set_attribute,
+        set_of_root,
+        delete_attribute,
+        delete,
+        move,
+    ]
 )
 
 
 @settings(max_examples=150, deadline=None)
-@given(program=st.lists(st.tuples(ACTS, PATHS, KEYS, VALUES), max_size=25), reopened=st.booleans())
+@given(st.lists(st.tuples(ACTS, PATHS, KEYS, VALUES), max_size=25), st.booleans(), st.booleans())
 def test_a_flush_after_each_change_writes_what_one_at_the_end_does(
-    program: list[Any], reopened: bool, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory, program: list[Any], reopened: bool, ordered: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("x")
     each, once = folder / "each.nc", folder / "once.nc"
     for path in (each, once):
-        f = pnc_vol.File(path, "w")
+        f = pnc_vol.File(path, "w", track_order=ordered)
         if reopened:
             f.close()
             f = pnc_vol.File(path, "r+")
