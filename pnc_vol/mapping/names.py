@@ -290,7 +290,7 @@ def dump_marker(marker: Mapping[str, Any], parts: Mapping[str, str] = MappingPro
         texts = {**{key: dump_json(value) for key, value in marker.items()}, **parts}
         data = "{" + ",".join([f"{dump_json(key)}:{texts[key]}" for key in sorted(texts)]) + "}"
     else:
-        data = dump_json(marker)
+        data = _encoder().encode(marker)
     return Attr(MARKER, CHAR, len(data), data.encode("ascii"))
 
 
