@@ -70,7 +70,7 @@ def global_attrs(tree: Tree) -> tuple[Attr, ...]:
     root = tree.root.attrs
     if tree.all_groups is None:
         groups = _groups_below(tree.root)
-        tree.all_groups = groups, _unnamed_groups(tree, groups)
+        tree.all_groups = groups, _unnamed_groups(tree, groups) if groups else {}
     groups, unnamed = tree.all_groups
     marker: dict[str, Any] = {}
     raw = named_attrs(root, marker)
