@@ -246,6 +246,7 @@ def replay_logs(
 
     def find() -> list[str]:
         if names is None:
+            _tidy(real, options)
             left.extend(_left(real, options, closed, any_file=any_file))
             return sources.metas_of(system, left)
         return sources.named_logs(system, list(names), real) if names else []

@@ -480,7 +480,12 @@ def test_logs_that_are_kept_hold_nothing(tmp_path: pathlib.Path, logs: pathlib.P
     assert not note_of(path).exists()
 
 
-def test_a_job_that_ended_after_its_last_flush_leaves_nothing(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    "look", [lambda path, logs: open_logged(path, logs, "r+").close(), lambda path, _: pnc_vol.replay(path)]
+)
+def test_a_job_that_ended_after_its_last_flush_leaves_nothing(
+    look: Any, tmp_path: pathlib.Path, logs: pathlib.Path
+) -> None:
     path = tmp_path / "x.nc"
 
     def work(f: Any) -> None:
@@ -490,8 +495,9 @@ def test_a_job_that_ended_after_its_last_flush_leaves_nothing(tmp_path: pathlib.
     logged_job(path, logs, work)
     assert len(folders(logs)) == 1
     pnc_vol.File(path).close()
-    open_logged(path, logs, "r+").close()
+    look(path, logs)
     assert not folders(logs)
+    assert not note_of(path).exists()
 
 
 def test_a_file_that_never_took_its_name_is_not_mixed_with_the_old_one(
