@@ -55,6 +55,7 @@ __all__ = [
 ]
 
 _ANY_SIZE = 1 << 62
+_CARRIED = "; if a job ended early, 'pnc-vol replay' carries what its node-local caches hold of it"
 _INTS = element_for("i4"), element_for("i8")
 
 
@@ -216,14 +217,15 @@ def refuse_foreign(path: str, descriptions: Sequence[Described], *, exact: bool 
         # a map whose variables were all deleted has no dimensions
         both = zip(one.maps, first.maps, strict=False)
         if len(one.maps) < len(first.maps) or any(a.dims != b.dims and a.dims and b.dims for a, b in both):
-            raise _foreign(path, s, "global_dimids", "other maps than in subfile 0000")
+            raise _foreign(path, s, "global_dimids", f"other maps than in subfile 0000{_CARRIED}")
         if exact and (one.canonical.with_numrecs(0), one.assigned) != (first.canonical.with_numrecs(0), first.assigned):
             raise _foreign(path, s, "header", "other dimensions, variables or attributes than in subfile 0000")
         try:
             positions(one, first)
         except KeyError as error:
-            text = f"the variable {error.args[0]!r} is missing there, or has another shape, type or map than in 0000"
-            raise _foreign(path, s, error.args[0], text) from None
+            name = error.args[0]
+            text = f"the variable {name!r} is missing there, or has another shape, type or map than in 0000{_CARRIED}"
+            raise _foreign(path, s, name, text) from None
 
 
 def _foreign(path: str, number: int, field: str, what: str) -> FormatError:

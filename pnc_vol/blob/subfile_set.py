@@ -110,6 +110,8 @@ class SubfileSet(BlobSet[BlobFiles]):
         """Whether drivers hold bytes back; whether ranks may hold what others own."""
         self._decided, self._names = Agreed(), dict[tuple[int, int], str]()
         """What was agreed on and is not in the files yet; what subfile 0 calls partitioned datasets, by uid and map."""
+        self._names_held = False
+        """Whether drivers may hold back headers with other partitioned datasets than the subfiles have."""
 
     @property
     def begun(self) -> bool:
@@ -178,9 +180,13 @@ class SubfileSet(BlobSet[BlobFiles]):
     def drain(self, operation: str) -> None:
         """Bring what the drivers of subfiles hold back to them (collective)."""
         if not self.settled:
-            for member in self.members:
-                member.session.epochs.drain(operation)
-            self.comm.agree(operation)
+            # The held header of subfile 0 follows when those of all others have: it says what the set contains.
+            for first in (False, True):
+                with self.comm.errors_shared():
+                    for member in self.members:
+                        if (member.number == 0) == first:
+                            member.session.epochs.drain(operation)
+                self.comm.agree(operation)
             self._holding, self.driver.held = False, ""
 
     # ------------------------------------------------------------------------------------------- flush
@@ -211,6 +217,8 @@ class SubfileSet(BlobSet[BlobFiles]):
         closing: bool,
     ) -> None:
         """Bring headers and data to the subfiles (collective); see `Session.flush`."""
+        if self._names_held:
+            self.drain("flush drain")
         layout = session.disk.layout
         assert isinstance(layout, BlobLayout)
         nodes = session.defs.tree.datasets
@@ -263,7 +271,7 @@ class SubfileSet(BlobSet[BlobFiles]):
         if renames:
             self._rename(done, durable=durable, carried=carried)
         self.unnamed = self.unnamed and not names_now
-        self._names = names
+        self._names_held, self._names = self.count > 1 and names != self._names, names
         self._end(session, carried=durable or carried or closing)
 
     def _widens(self, nodes: Mapping[int, DatasetNode]) -> bool:

@@ -143,3 +143,17 @@ def test_ranks_that_end_without_a_close(tmp_path: Path, case: str, driver: str) 
     with pnc_vol.File(path) as f:
         assert f["x"][...].tolist() == [1, 2]
     assert not list(nvm.iterdir())
+
+
+def test_the_first_subfile_is_never_ahead_of_the_others(tmp_path: Path) -> None:
+    """Its held header followed while that of the second one waited: what a kill left was no set any more."""
+    (tmp_path / "nvm").mkdir()
+    run_mpi(2, PROGRAM.with_name("ranks_held_set.py"), tmp_path / "x.nc", tmp_path / "nvm")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PncVolWarning)
+        with pnc_vol.File(tmp_path / "x.nc") as f:
+            assert f["x"][...].tolist() == [[1] * 3] * 2
+    pnc_vol.replay(tmp_path / "x.nc")
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert f["x"][...].tolist() == [[1] * 3] * 2
+        assert f.attrs["a"] == 1
