@@ -264,18 +264,13 @@ class _TreeReader:
         if marker:
             if marker.get("track") is True:
                 node.ignored = {"track_order": True}
+            self._mark_scale(node, marker)
+            self.marked.append((node, marker))
             if element.kind == "composite":
                 self.composites.append((node, marker))
                 self._hang_or_keep(node, marker)
-                self.marked.append((node, marker))
                 return
             self._mark_shape(node, marker)
-            if "scale" in marker:
-                if marker["scale"] is None or is_text(marker["scale"]):
-                    node.scale = marker["scale"]
-                else:
-                    self._complain(node, "scale", marker["scale"])
-            self.marked.append((node, marker))
         taken = self.names.taken
         if not marker and name not in taken and is_member_name(name):
             # What most variables are: a dataset of this name in the root.
@@ -302,8 +297,7 @@ class _TreeReader:
         node.known_attrs = shown_attrs(var, node.element, marker, self.findings)
         if marker.get("track") is True:
             node.ignored = {"track_order": True}
-        if "scale" in marker and is_text(marker["scale"]):
-            node.scale = marker["scale"]
+        self._mark_scale(node, marker)
         self.tree.datasets[uid] = node
         self.axes.append((node, ()))
         self.marked.append((node, marker))
@@ -407,6 +401,14 @@ class _TreeReader:
         )
 
     # ----------------------------------------------------------------------------------------------- scales
+
+    def _mark_scale(self, node: DatasetNode, marker: Marker) -> None:
+        """Note whether the marker has the dataset as a scale, and of which name."""
+        if "scale" in marker:
+            if marker["scale"] is None or is_text(marker["scale"]):
+                node.scale = marker["scale"]
+            else:
+                self._complain(node, "scale", marker["scale"])
 
     def _mark_axes(self, node: DatasetNode, marker: Marker, by_variable: dict[str, DatasetNode]) -> None:
         if "labels" in marker:

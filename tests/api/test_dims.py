@@ -57,6 +57,17 @@ def test_labels_and_scales(both: Any) -> None:
     both.same("f['d'].dims[1].keys(), f['y'].is_scale, f['d'].dims[0].keys()")
 
 
+def test_a_scale_of_several_variables_is_one_when_it_is_opened_again(both: Any) -> None:
+    both.same("""
+        f['d'], f['c'] = [1, 2], np.zeros(2, [('a', 'i4')])
+        v = f.create_dataset('v', (2,), h5.vlen_dtype('i4'))
+        f['c'].make_scale('pair'), v.make_scale('')
+        f['d'].dims[0].attach_scale(f['c']), f['d'].dims[0].attach_scale(v)
+    """)
+    both.again()
+    both.same("f['c'].is_scale, f['v'].is_scale, f['d'].dims[0].keys(), f['c'].attrs['NAME']")
+
+
 def test_create_scale_is_deprecated(impl: Any) -> None:
     with impl.open("w") as f:
         f["d"], f["x"] = [1.0, 2.0], [3.0, 4.0]
