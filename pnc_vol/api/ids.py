@@ -348,6 +348,9 @@ class TypeID(ObjectID):
         return self.node.dtype
 
     def __eq__(self, other: object) -> bool:
+        # A dataset has a type, and is none.
+        if isinstance(other, ObjectID) and not isinstance(other, TypeID):
+            return False
         return bool(self.dtype == getattr(other, "dtype", None))
 
     def __hash__(self) -> int:

@@ -110,6 +110,13 @@ def test_external_links(impl: Any, tmp_path: pathlib.Path) -> None:
         f.close()
 
 
+def test_a_named_type_equals_no_dataset_of_that_type(both: Any) -> None:
+    both.same("""
+        f['t'], f['u'], f['x'] = np.dtype('f4'), np.dtype('f4'), np.zeros(2, 'f4')
+        f['t'] == f['t'], f['t'] == f['u'], f['t'] == f['x'], f['x'] == f['t'], f['t'] == f
+    """)
+
+
 def test_copies_of_links(both: Any) -> None:
     both.same("""
         f['g/x'] = [1]
