@@ -22,7 +22,7 @@ from pnc_vol.extents.place import elements
 from pnc_vol.extents.selection import select
 from pnc_vol.format.convert import converted, may_overflow
 from pnc_vol.mapping.composite import conform
-from pnc_vol.mapping.dtypes import check_string_dtype
+from pnc_vol.mapping.dtypes import check_string_dtype, metadata_of
 
 if TYPE_CHECKING:
     from pnc_vol.api.dataset import Dataset
@@ -51,6 +51,9 @@ def cast(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
             return np.array(flat, dtype=dtype).reshape(array.shape)
         if dtype.kind in "SO":
             return array.astype(dtype)
+    elif source.kind == dtype.kind == "O":
+        # rows and references; a type of h5py says more than that they are objects
+        return conform(array, dtype, "clip") if metadata_of(dtype) else array
     elif source.kind in "biufc" and dtype.kind in "biufc" and (source.kind != "c" or dtype.kind == "c"):
         return as_type(array, dtype)
     raise ConversionError(f"Unable to read {source!r} as {dtype!r} (no appropriate function for conversion path)")
@@ -228,8 +231,17 @@ def read_into(dset: Dataset, dest: npt.NDArray[Any], source_sel: Any, dest_sel: 
     if part is not None and found is part:
         return
     values = np.asarray(found)
-    fitted = values.reshape(where.broadcast(values.shape))
-    dest[elements(where)] = cast(fitted, dest.dtype)
+    _put(dest, elements(where), values.reshape(where.broadcast(values.shape)))
+
+
+def _put(dest: npt.NDArray[Any], where: Any, values: npt.NDArray[Any]) -> None:
+    """Store what was read in an array; fields of it that the dataset does not have stay as they are, as in HDF5."""
+    shared = [name for name in dest.dtype.names or () if name in (values.dtype.names or ())]
+    if not shared or dest.dtype == values.dtype:
+        dest[where] = cast(values, dest.dtype)
+        return
+    for name in shared:
+        _put(dest[name], where, values[name])
 
 
 def taken_from(source: npt.NDArray[Any], source_sel: Any) -> npt.NDArray[Any]:

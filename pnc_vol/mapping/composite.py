@@ -222,7 +222,10 @@ def references(values: Any, kind: type) -> NDArray[Any]:
     """
     array = np.asarray(values, dtype=object)
     wanted = RegionReference if kind.__name__ == "RegionReference" else Reference
-    if not all(type(item) is wanted or item is None or item == 0 for item in array.ravel().tolist()):
+    # where nobody put a reference yet, numpy has 0, or None
+    if not all(
+        type(item) is wanted or item is None or (type(item) is int and not item) for item in array.ravel().tolist()
+    ):
         raise ConversionError(
             f"Can't convert an object that is not a {wanted.__name__} of pnc_vol to a reference of this kind"
         )

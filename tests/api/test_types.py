@@ -249,6 +249,38 @@ def test_records_of_numpy_are_read_as_other_compounds(impl: Any) -> None:
         assert f["x"][:].tolist() == records.tolist()
 
 
+def test_fields_that_are_not_given_stay_as_they_are_also_in_compounds_of_compounds(both: Any) -> None:
+    both.same("""
+        pair = [('c', 'i4'), ('d', 'i4')]
+        kind = [('a', 'i4'), ('b', pair), ('s', pair, (2,))]
+        d = f.create_dataset('d', data=np.array([(1, (2, 3), [(4, 5), (6, 7)])], kind))
+        d[...] = np.array([((8,), [(9,), (10,)])], [('b', [('d', 'i4')]), ('s', [('c', 'i4')], (2,))])
+        d[0]
+    """)
+    both.again()
+    both.same("f['d'][0]")
+
+
+def test_fields_of_an_array_that_are_not_in_the_dataset_stay_as_they_are(both: Any) -> None:
+    both.same("""
+        f['d'] = np.array([(1, (2, 3)), (4, (5, 6))], [('a', 'i4'), ('b', [('c', 'i4'), ('d', 'i4')])])
+        x = np.ones((2, 3), [('w', 'f4'), ('a', 'i8'), ('b', [('z', 'i2'), ('d', 'i4')])])
+        f['d'].read_direct(x, np.s_[1:], np.s_[0, 2:])
+        f['d'].read_direct(x, np.s_[...], np.s_[1, [0, 2]])
+        x
+    """)
+
+
+def test_rows_and_references_are_read_into_arrays(both: Any) -> None:
+    both.same("""
+        d, r = f.create_dataset('d', (2,), h5.vlen_dtype('i4')), f.create_dataset('r', (2,), h5.ref_dtype)
+        d[0], r[1] = [1, 2], d.ref
+        x, y, z = np.zeros(3, d.dtype), np.zeros(2, r.dtype), np.zeros(2, object)
+        d.read_direct(x, np.s_[:], np.s_[1:]), r.read_direct(y), d.read_direct(z)
+        x[1], x[2], f[y[1]].name, bool(y[0]), z[0]
+    """)
+
+
 def test_one_number_is_given_to_all_fields(both: Any) -> None:
     both.same("""
         d = f.create_dataset('d', (3,), [('a', 'i2'), ('b', 'f8'), ('v', 'f4', (2,)), ('c', [('e', 'u1')])])

@@ -65,8 +65,9 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
     elif is_ragged(dtype):
         _write_rows(session, node, selection, conform(values, dtype, session.options.on_overflow))
     elif dtype.subdtype is not None:
-        inner = dtype.subdtype[1]
-        array = conform(values, dtype, session.options.on_overflow)
+        base, inner = dtype.subdtype
+        wanted = np.dtype((_given(base, values), inner))
+        array = conform(values, wanted, session.options.on_overflow)
         lead = array.shape[: array.ndim - len(inner)]
         array = np.broadcast_to(array.reshape((*selection.broadcast(lead), *inner)), (*selection.result_shape, *inner))
         session.write(node.parts["values"], deeper(selection, inner), array)
@@ -90,11 +91,23 @@ def _write_fields(
         # the values of one field, not wrapped in a compound
         session.write(node.parts[fields[0]], selection, values)
         return
-    wanted = np.dtype([(name, dtype[name]) for name in fields]) if fields else dtype
+    wanted = _given(np.dtype([(name, dtype[name]) for name in fields]) if fields else dtype, values)
     array = conform(values, wanted, session.options.on_overflow)
-    given = [name for name in values.dtype.names if name in (wanted.names or ())] if own else wanted.names
-    for name in given or ():
+    for name in wanted.names or ():
         session.write(node.parts[name], selection, array[name])
+
+
+def _given(dtype: Dtype, values: Any) -> Dtype:
+    """Return a type with those fields only, of its compounds, that the values have, if they have any: HDF5 leaves the
+    others as they are."""
+    return _shared(dtype, values.dtype) if isinstance(values, np.ndarray) else dtype
+
+
+def _shared(dtype: Dtype, source: Dtype) -> Dtype:
+    if dtype.subdtype is not None:
+        return np.dtype((_shared(dtype.subdtype[0], source.base), dtype.subdtype[1]))
+    names = [name for name in dtype.names or () if name in (source.names or ())]
+    return np.dtype([(name, _shared(dtype[name], source[name])) for name in names]) if names else dtype
 
 
 def deeper(selection: Selection, inner: tuple[int, ...]) -> Selection:
