@@ -23,7 +23,7 @@ from pnc_vol.api.ids import GroupID
 from pnc_vol.api.ignored_options import CopiedChunks, given_options, warn_of_storage
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
-from pnc_vol.api.objects import HLObject, wrap
+from pnc_vol.api.objects import Datatype, HLObject, wrap
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
@@ -106,7 +106,7 @@ class Creating(HLObject, MutableMappingHDF5):
         Raises
         ------
         TypeError
-            A dataset has the name.
+            A dataset or a named type has the name.
 
         Examples
         --------
@@ -120,7 +120,7 @@ class Creating(HLObject, MutableMappingHDF5):
             if name not in self:
                 return self.create_group(name)
             found = self._got(name)
-            if isinstance(found, Dataset):
+            if isinstance(found, (Dataset, Datatype)):
                 raise TypeError(f"Incompatible object ({type(found).__name__}) already exists")
             return found  # type: ignore[no-any-return]
 

@@ -110,6 +110,15 @@ def test_external_links(impl: Any, tmp_path: pathlib.Path) -> None:
         f.close()
 
 
+def test_a_named_type_is_no_group(both: Any) -> None:
+    both.same("""
+        f['t'] = np.dtype('f4')
+        f.require_group('t')
+        f.require_dataset('t', (2,), 'f4')
+        f.create_group('t/g')
+    """)
+
+
 def test_a_named_type_equals_no_dataset_of_that_type(both: Any) -> None:
     both.same("""
         f['t'], f['u'], f['x'] = np.dtype('f4'), np.dtype('f4'), np.zeros(2, 'f4')
