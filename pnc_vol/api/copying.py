@@ -170,7 +170,7 @@ def _copy_object(
     # as they are now: what is made may become a member of what is copied
     full = listed[:1] if shallow else listed
     fresh = [found for found in full if isinstance(found, GroupNode) and id(found) not in made]
-    links = [(found, dict(found.links)) for found in fresh if found.links]
+    links = [(found, dict(found.links)) for found in fresh]
     parent = slot.open()
     for found in listed:
         above: Any = parent if found is node else made[id(found.parent)][1]
@@ -192,6 +192,9 @@ def _copy_object(
         for name, entry in entries.items():
             place = slot._replace(group=above, missing=(), leaf=name, asked=name)
             _copy_link(source, found, entry, target, place, with_attrs=with_attrs, expand=expand, made=made)
+        if found.order is not None:
+            # links came after all else
+            above.order = dict(found.order)
     target.defs.tree.touch()
     if expand_refs or (top and source is not target):
 

@@ -68,6 +68,23 @@ def test_datasets_made_like_others(tmp_path: pathlib.Path) -> None:
     assert found["like_under_config"] == SORTED
 
 
+def test_copies_have_their_links_and_objects_in_the_order_of_the_original(tmp_path: pathlib.Path) -> None:
+    def make(module: Any, f: Any) -> None:
+        g = f.create_group("g", track_order=True)
+        g["z"], g["x"] = module.SoftLink("/x"), 1
+        g["m"], g["y"], g["a"] = module.ExternalLink("o", "/"), g["x"], 2
+        f.copy("g", "copy")
+        f.copy("g", "shallow", shallow=True)
+        f["copy"]["b"] = 3
+
+    compared(tmp_path, make)
+    found = []
+    for module in MODULES:
+        with module.File(tmp_path / module.__name__) as f:
+            found.append([list(f["g"]), list(f["copy"]), list(f["shallow"])])
+    assert found[0] == found[1] == [list("zxmya"), list("zxmyab"), list("zxmya")]
+
+
 def test_the_configuration_is_the_default(tmp_path: pathlib.Path) -> None:
     def make(module: Any, f: Any) -> None:
         module.get_config().track_order = True
