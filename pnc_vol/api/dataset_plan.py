@@ -90,7 +90,7 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any], on_overf
     try:
         return _plan(shape, dtype, data, options, on_overflow)
     except ConversionError as error:
-        refusals().say_instead(error, "the data of a dataset", data, dtype)
+        refusals().say_instead(error, "the data of a dataset", () if data is None else data, dtype)
         raise
 
 

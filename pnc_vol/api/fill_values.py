@@ -30,12 +30,16 @@ def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
     """
     if value is None:
         return element, None
+    given = value
     if element.kind == "array":
         value = np.broadcast_to(np.asarray(value), element.axes)
     elif not element.is_string:
         # a fill value is cast, as h5py does; out of range stays an error
         value = np.asarray(value)
-    coded = encoding.encode(value, element)
+    try:
+        coded = encoding.encode(value, element)
+    except ConversionError as problem:
+        raise ConversionError(f"fillvalue={given!r}: {problem}") from None
     if coded.size != 1:
         raise DefinitionError(f"fillvalue={value!r}: one value is needed")
     if element.kind == "vlen_string" and coded.dtype.itemsize > element.itemsize:

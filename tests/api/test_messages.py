@@ -114,6 +114,14 @@ def test_resize_speaks_of_maxshape(f: pnc_vol.File) -> None:
         f["sea/temperature"].resize((5, 6))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "fill"), [("i4", "a"), ("V3", 3), (pnc_vol.string_dtype(), 3)], ids=["number", "opaque", "text"]
+)
+def test_a_fill_value_that_does_not_convert_is_named(f: pnc_vol.File, dtype: Any, fill: Any) -> None:
+    with pytest.raises(TypeError, match=f"fillvalue={fill!r}: "):
+        f.create_dataset("z", (2,), dtype, fillvalue=fill)
+
+
 INSTEAD: list[tuple[Any, str]] = [
     (None, "Empty('f4')"),
     ([1, None], "Empty('f4')"),
