@@ -21,8 +21,8 @@ Of axes:
 
 6. An axis has the name of its NetCDF dimension, as every other program shows it.
 7. In a group, a scale of that group or of one above it gives its own name instead: the variable of ``/ocean/depth`` has
-   the dimension ``ocean_depth``, and the axis is called ``depth``. So does a label where the dimension's name was only
-   made for its length, and where there is none, because a length is 0.
+   the dimension ``ocean_depth``, and the axis is called ``depth``. In any group, so do a scale and a label where the
+   dimension's name was only made for its length, and where there is none, because a length is 0.
 8. Two lengths never have one name within a group, since xarray refuses that: then the dimension's name stays.
 """
 
@@ -141,11 +141,13 @@ class GroupStore(AbstractDataStore):
 
     def _read(self, group: GroupNode) -> dict[str, xarray.Variable]:
         found = datasets_of(group)
-        names = _named_axes(_shapes(found))
+        # a scale names its own axis first: others may have it attached to axes of another length
+        scales_first = sorted(found, key=lambda one: one.node.scale is None)
+        names = dict(zip((one.where for one in scales_first), _named_axes(_shapes(scales_first)), strict=True))
         records = max((one.node.shape[0] for one in found if one.node.is_record and one.node.shape), default=0)
         made: dict[str, xarray.Variable] = {}
-        for one, dims in zip(found, names, strict=True):
-            made.setdefault(one.name, self._variable(one, dims, records))
+        for one in found:
+            made.setdefault(one.name, self._variable(one, names[one.where], records))
         return made
 
     def _variable(self, one: GroupDataset, dims: tuple[str, ...], records: int) -> xarray.Variable:
@@ -300,17 +302,12 @@ def _axis_names(node: DatasetNode, group: GroupNode) -> tuple[tuple[str, str], .
 
 
 def _wanted(node: DatasetNode, axis: Axis, given: str, size: int, group: GroupNode) -> str:
-    if group.parent is not None or axis.dim_name is None:
-        scale = node if node.scale is not None and len(node.shape or ()) == 1 else None
-        if scale is None and axis.scales and _above(axis.scales[0], group):
-            scale = axis.scales[0]
-        if scale is not None and scale.name:
-            return scale.name
-        if axis.label:
-            return axis.label
-    if axis.label and (axis.dim_name is None or is_nameless(given, size)):
-        return axis.label
-    return given
+    if group.parent is None and axis.dim_name is not None and not is_nameless(given, size):
+        return given
+    scale = node if node.scale is not None and len(node.shape or ()) == 1 else None
+    if scale is None and axis.scales and _above(axis.scales[0], group):
+        scale = axis.scales[0]
+    return (scale.name if scale is not None else "") or axis.label or given
 
 
 def _above(node: Node, group: GroupNode) -> bool:

@@ -281,3 +281,24 @@ def test_axes_of_a_ported_program_have_the_names_that_it_gives(tmp_path: Path) -
         assert found["named"].dims == ("y", "x")
         assert found["plain"].dims == ("dim_4", "dim_4_2")
     assert xr.load_dataset(path, engine="pnc_vol")["labelled"].dims == ("cell", "vertex")
+
+
+def test_an_unlimited_dimension_that_is_not_the_first_keeps_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    ds = xr.Dataset({"v": (("x", "time"), np.arange(6.0).reshape(2, 3)), "w": ("time", [1, 2, 3])}, {"time": [5, 6, 7]})
+    pnc_vol.to_netcdf(ds, path, unlimited_dims="time")
+    xr.testing.assert_identical(ours(path), ds)
+    later = ds.assign_coords(time=[8, 9, 10])
+    pnc_vol.to_netcdf(later, path, append_dim="time")
+    xr.testing.assert_identical(ours(path), xr.concat([ds, later], "time"))
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_scale_of_another_length_keeps_its_dimension(tmp_path: Path, group: str | None) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w") as f:
+        g = f.require_group(group or "/")
+        g["short"], g["x"] = np.zeros(3), np.arange(5)
+        g["x"].make_scale("x")
+        g["short"].dims[0].attach_scale(g["x"])
+    ds = ours(tmp_path / "a.nc", group=group)
+    assert (ds["x"].dims, ds["short"].dims) == (("x",), ("dim_3",))
