@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import xarray
 from xarray.backends.common import WritableCFDataStore
-from xarray.backends.netcdf3 import encode_nc3_variable
+from xarray.backends.netcdf3 import coerce_nc3_dtype, encode_nc3_variable
 from xarray.coding.strings import CharacterArrayCoder, EncodedStringCoder
 
 from pnc_vol.api.dataset import Dataset
@@ -292,9 +292,17 @@ class Encoder(WritableCFDataStore):
     def __init__(self, version: int, comm: Any) -> None:
         self._version, self._comm = version, comm
 
+    def encode_attribute(self, a: Any) -> Any:
+        return _older(a) if self._version < 5 else a
+
     def encode_variable(self, variable: xarray.Variable, name: Any = None) -> xarray.Variable:
         if self._version < 5:
-            return _older(variable, name)
+            attrs = {key: self.encode_attribute(value) for key, value in variable.attrs.items()}
+            # xarray refuses attributes that this package can store: it gets those that it looks at
+            seen = {key: attrs[key] for key in ("units", "_FillValue", "_Encoding") if key in attrs}
+            made = encode_nc3_variable(xarray.Variable(variable.dims, variable._data, seen, variable.encoding), name)
+            made.attrs = {**made.attrs, **attrs}
+            return made
         variable = EncodedStringCoder(allows_unicode=False).encode(variable, name=name)
         if self._comm is not None and variable.dtype.kind == "S":
             width = max(self._comm.allgather(variable.dtype.itemsize))
@@ -302,13 +310,22 @@ class Encoder(WritableCFDataStore):
         return CharacterArrayCoder().encode(variable, name=name)
 
 
-def _older(variable: xarray.Variable, name: Any) -> xarray.Variable:
-    """Return an attribute as xarray has it for the formats that lack 64-bit integers."""
-    encoded = encode_nc3_variable(variable, name=name)
-    for key, value in encoded.attrs.items():
-        if isinstance(value, np.ndarray) and value.size == 1 and not isinstance(variable.attrs.get(key), list | tuple):
-            encoded.attrs[key] = value[0]
-    return encoded
+def _older(value: Any) -> Any:
+    """Return an attribute as xarray has it for the formats that lack unsigned and 64-bit integers.
+
+    Examples
+    --------
+    >>> _older(7), _older(np.uint8([1, 2])), _older(1 << 40)
+    (np.int32(7), array([1, 2], dtype=int8), 1099511627776)
+    """
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "iu":
+        return value
+    try:
+        return coerce_nc3_dtype(numbers)[()]
+    except ValueError:
+        # the file refuses it, and its error names the attribute
+        return value
 
 
 _CF = ("units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")

@@ -302,3 +302,16 @@ def test_a_scale_of_another_length_keeps_its_dimension(tmp_path: Path, group: st
         g["short"].dims[0].attach_scale(g["x"])
     ds = ours(tmp_path / "a.nc", group=group)
     assert (ds["x"].dims, ds["short"].dims) == (("x",), ("dim_3",))
+
+
+@pytest.mark.parametrize("version", ["CDF-1", "CDF-2"])
+def test_attributes_in_a_format_without_64_bit_integers(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "a.nc"
+    attrs = {"number": 3, "list": [1, 2], "byte": np.uint8(4), "true": True, "matrix": np.eye(2), "complex": 1j}
+    ds = xr.Dataset({"v": ("x", [1.0, 2.0], attrs)}, attrs=attrs)
+    pnc_vol.to_netcdf(ds, path, format=version)
+    xr.testing.assert_identical(ours(path), ds)
+    with netCDF4.Dataset(path) as f:
+        assert (f.number, f["v"].number, f["v"].list.dtype) == (3, 3, np.int32)
+    with pytest.raises(pnc_vol.DefinitionError, match=r"'big' of '/v': CDF-\d has no type int64"):
+        pnc_vol.to_netcdf(ds.assign(v=ds["v"].assign_attrs(big=1 << 40)), path, format=version)
