@@ -19,7 +19,6 @@ from pnc_vol.api.copied_references import refers
 from pnc_vol.api.hdf5_files import is_sound, of_scales
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError
-from pnc_vol.mapping.dimensions import label_of
 from pnc_vol.mapping.dtypes import check_string_dtype, string_dtype
 
 __all__ = [
@@ -386,19 +385,10 @@ def bare_dimension(dataset: Any) -> str:
 
 
 def axis_label(dataset: Any, axis: int) -> str:
-    """Return the label of an axis; of ours, the dimension's name if someone gave it one and no scale brings it
-    along."""
+    """Return the label of an axis; of ours, that is also the name of its dimension if no scale brings it along."""
     if is_hdf5(dataset) and not is_sound(dataset, "DIMENSION_LABELS"):
         return ""
-    label = str(dataset.dims[axis].label)
-    if label or is_hdf5(dataset):
-        return label
-    found, node = dataset.id.node.axes[axis], dataset.id.node
-    name: str = found.dim_name or ""
-    size = 0 if axis == 0 and node.is_record else dataset.shape[axis]
-    # A coordinate variable is what gives its dimension the name.
-    own = node.scale is not None and name == node.cdf_name
-    return "" if found.scales or own else label_of(name, size)
+    return str(dataset.dims[axis].label)
 
 
 def axis_scales(dataset: Any, axis: int) -> list[str]:

@@ -386,6 +386,8 @@ def _note_attribute(ledger: Ledger, source: Any, name: str, where: str, shape: t
     """Note how an attribute of an HDF5 file is kept."""
     if len(shape or ()) > 1:
         ledger.spell(where, f"shape {shape} -> one axis, and the shape in {MARKER}")
+    if source.attrs.get_id(name).dtype.subdtype is not None:
+        ledger.spell(where, SPELLINGS["array"])
     if inspect_hdf5.is_plain_netcdf(source, name):
         ledger.spell(where, "as netCDF-4 stores it -> an attribute of NetCDF, a text or one value")
     elif details := inspect_hdf5.attribute_details(source, name):

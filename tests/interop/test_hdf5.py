@@ -688,3 +688,23 @@ def test_attributes_that_only_look_like_those_of_scales_are_kept(tmp_path: Path,
     convert(target, tmp_path / "b.h5")
     with h5py.File(tmp_path / "b.h5") as f:
         assert f["0"].attrs[name] == "text"
+
+
+def test_an_axis_without_a_label_gets_none_from_the_dataset_that_names_the_records(tmp_path: Path) -> None:
+    source, netcdf, back = tmp_path / "a.h5", tmp_path / "a.nc", tmp_path / "b.h5"
+    with h5py.File(source, "w") as f:
+        f.create_dataset("named", data=[1, 2], maxshape=(None,)).dims[0].label = "time"
+        f.create_dataset("plain", data=[1, 2], maxshape=(None,))
+        f.create_dataset("pair", data=np.zeros(2, [("x", "i4")]), maxshape=(None,))
+    convert(source, netcdf)
+    convert(netcdf, back)
+    with h5py.File(back) as f:
+        assert {name: (f[name].dims[0].label, len(f[name].dims[0])) for name in f} == {
+            "named": ("time", 0), "plain": ("", 0), "pair": ("", 0),
+        }  # fmt: skip
+
+
+def test_the_report_lists_attributes_of_array_types(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        f.attrs.create("a", np.array([1.0, 2.0]), dtype=np.dtype(("f8", (2,))))
+    assert convert(tmp_path / "a.h5", tmp_path / "a.nc").by_convention == (("/@a", "array type -> more axes"),)
