@@ -29,7 +29,8 @@ from pnc_vol.convert.inspect_hdf5 import outside
 from pnc_vol.convert.references import Meanings
 from pnc_vol.convert.space import declared_by, refuse_sparse
 from pnc_vol.extents.blocks import blocks
-from pnc_vol.mapping.dtypes import check_enum_dtype, check_string_dtype
+from pnc_vol.mapping.composite import ragged_base
+from pnc_vol.mapping.dtypes import check_enum_dtype, check_string_dtype, metadata_of
 
 __all__ = ["VERBS"]
 
@@ -216,7 +217,7 @@ class Comparison:
             return f"shape {shape} in the first file, {other_shape} in the second"
         if shape is None:
             return ""
-        wrong = self._unequal(np.asarray(left), np.asarray(right))
+        wrong = self._unequal(_elements(left, shape, dtype), _elements(right, shape, dtype))
         return f"{_short(left)} in the first file, {_short(right)} in the second" if wrong.any() else ""
 
     # ------------------------------------------------------------------------------------------- values
@@ -231,8 +232,8 @@ class Comparison:
                 chunks = chunks or side.chunks
         count, largest, where, pair = 0, 0.0, None, None
         for block in blocks(a.shape, itemsize, BLOCK_BYTES, chunks):
-            left, right = np.asarray(a[block or ()]), np.asarray(b[block or ()])
-            wrong = self._unequal(left, right)
+            left, right = (_elements(side[block or ()], a.shape, side.dtype) for side in (a, b))
+            wrong = _of_elements(self._unequal(left, right), len(block))
             found = int(np.count_nonzero(wrong))
             if not found:
                 continue
@@ -252,16 +253,21 @@ class Comparison:
         texts = all(x.dtype.kind in "SU" or check_string_dtype(x.dtype) is not None for x in (a, b))
         if texts:
             return np.asarray(_as_bytes(a) != _as_bytes(b), dtype=np.bool_)
+        if a.dtype.names is not None and a.dtype.names == b.dtype.names:
+            fields = (_of_elements(self._unequal(a[name], b[name]), a.ndim) for name in a.dtype.names)
+            return np.asarray(np.logical_or.reduce(list(fields)), np.bool_)
         if a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
             if all(inspect_hdf5.refers(x.dtype) or (x.dtype.kind == "O" and not x.dtype.metadata) for x in (a, b)):
                 a, b = (meaning.values(side) for meaning, side in zip(self.meanings, (a, b), strict=True))
             pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
-            return np.array([not _same(x, y) for x, y in pairs], dtype=bool).reshape(a.shape)
+            return np.array([self._differ(x, y) for x, y in pairs], dtype=bool).reshape(a.shape)
         unequal: npt.NDArray[np.bool_] = np.asarray(a != b)
         if not unequal.any():
             return unequal
-        if a.dtype.kind in "fc" and b.dtype.kind in "fc":
-            unequal &= ~(np.isnan(a) & np.isnan(b))
+        if "c" in (a.dtype.kind, b.dtype.kind):
+            unequal = _unequal_numbers(a.real, b.real) | _unequal_numbers(a.imag, b.imag)
+        else:
+            unequal = _unequal_numbers(a, b)
         if (self.absolute or self.relative) and "b" not in (a.dtype.kind, b.dtype.kind):
             with np.errstate(all="ignore"):
                 wide, other = (x.astype(np.result_type(x.dtype, np.float64)) for x in (a, b))
@@ -271,6 +277,12 @@ class Comparison:
             # Infinities of different signs, and an infinity and a number, are never near.
             unequal &= ~(near & np.isfinite(apart))
         return unequal
+
+    def _differ(self, a: Any, b: Any) -> bool:
+        """Return whether two elements differ that are no numbers: rows of varying length, opaque values, references."""
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            return a.shape != b.shape or bool(self._unequal(a, b).any())
+        return not _same(a, b)
 
 
 def _members(group: Any, *, types: bool) -> dict[str, str]:
@@ -311,14 +323,51 @@ def _kind(dtype: np.dtype[Any]) -> str:
     """Return the type in words, without byte order and lengths of strings."""
     if check_string_dtype(dtype) is not None:
         return "string"
+    if dtype.subdtype is not None:
+        return f"array {list(dtype.subdtype[1])} of {_kind(dtype.subdtype[0])}"
+    if (row := ragged_base(dtype)) is not None:
+        return f"rows of {_kind(row)}"
+    if (reference := metadata_of(dtype).get("ref")) is not None:
+        return "region reference" if reference.__name__ == "RegionReference" else "object reference"
+    if dtype.names is not None:
+        return f"compound ({', '.join(f'{name}: {_kind(dtype[name])}' for name in dtype.names)})"
     members = check_enum_dtype(dtype)
-    base = dtype.newbyteorder("=").str.lstrip("<=>|") if dtype.names is None else str(dtype)
+    base = dtype.newbyteorder("=").str.lstrip("<=>|")
     return f"enum {base} {dict(sorted(members.items()))}" if members is not None else base
 
 
 def _comparable(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
     """Return whether a comparison of values means anything."""
-    return (check_string_dtype(a) is None) == (check_string_dtype(b) is None)
+    if a.subdtype is not None and b.subdtype is not None:
+        return a.subdtype[1] == b.subdtype[1] and _comparable(a.subdtype[0], b.subdtype[0])
+    if a.names is not None and a.names == b.names:
+        return all(_comparable(a[name], b[name]) for name in a.names)
+    rows, others = ragged_base(a), ragged_base(b)
+    if rows is not None and others is not None:
+        return _comparable(rows, others)
+    return _kind(a) == _kind(b) or (a.kind in "biufc" and b.kind in "biufc")
+
+
+def _elements(values: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return values as an array; a scalar of varying length is read as its row."""
+    if shape != () or ragged_base(dtype) is None:
+        return np.asarray(values)
+    made = np.empty(1, dtype)
+    made[0] = values
+    return made.reshape(())
+
+
+def _of_elements(wrong: npt.NDArray[np.bool_], axes: int) -> npt.NDArray[np.bool_]:
+    """Return which elements differ, of what differs in arrays whose elements may be arrays."""
+    return np.asarray(wrong.any(tuple(range(axes, wrong.ndim))))
+
+
+def _unequal_numbers(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return where two arrays of numbers differ; a NaN equals a NaN."""
+    unequal = np.asarray(a != b)
+    if a.dtype.kind == "f" and b.dtype.kind == "f":
+        unequal &= ~(np.isnan(a) & np.isnan(b))
+    return unequal
 
 
 def _as_bytes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

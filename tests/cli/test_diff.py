@@ -150,3 +150,44 @@ def test_values_of_several_variables(tmp_path, verb):
     done = verb("diff", tmp_path / "a.nc", tmp_path / "b.nc", code=1)
     assert "/rows: 1 of 2 values differ" in done.out
     assert "/c: 1 of 2 values differ" in done.out
+
+
+ROW, PAIR = h5py.vlen_dtype("i4"), np.dtype([("x", "f8"), ("y", "i4", (2,))])
+VALUES = {
+    "an array type": (np.dtype(("i4", (3,))), "i4", (2,), [[1, 2, 3], [4, 5, 6]], [[1, 2, 3], [4, 0, 6]]),
+    "a row that is a scalar": (ROW, "i4", (), [1, 2], [1, 2, 3]),
+    "a NaN in the other part of a complex number": ("c16", "c16", (1,), [complex(1, np.nan)], [complex(np.nan, 1)]),
+    "an array in a compound": (PAIR, PAIR, (1,), [(1.0, [2, 3])], [(1.0, [2, 4])]),
+}
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_values_of_each_type(case, tmp_path, verb):
+    dtype, stored, shape, *both = VALUES[case]
+    for name, library, values in zip("abc", (h5py, pnc_vol, pnc_vol), (both[0], *both), strict=True):
+        with library.File(tmp_path / name, "w") as f:
+            f.create_dataset("x", shape, dtype)[...] = np.array(values, stored)
+    verb("diff", tmp_path / "a", tmp_path / "b", code=0)
+    for first in "ab":
+        assert " values differ, " in verb("diff", tmp_path / first, tmp_path / "c", code=1).out
+
+
+def test_the_tolerance_is_that_of_floats_in_compounds_and_rows_too(tmp_path, verb):
+    for name, more in (("a", 0), ("b", 0.001)):
+        with pnc_vol.File(tmp_path / name, "w") as f:
+            f["pair"] = np.array([(1.0 + more, 2)], [("x", "f8"), ("n", "i4")])
+            f.create_dataset("rows", (1,), pnc_vol.vlen_dtype("f8"))[0] = [1.0 + more, np.nan]
+    verb("diff", "-t", "0.01,0", tmp_path / "a", tmp_path / "b", code=0)
+    assert "2 differences" in verb("diff", "-t", "0.0001,0", tmp_path / "a", tmp_path / "b", code=1).out
+
+
+@pytest.mark.parametrize("library", [h5py, pnc_vol])
+def test_types_of_rows_references_and_arrays_are_told_apart(library, tmp_path, verb):
+    types = [library.vlen_dtype("i4"), library.vlen_dtype("f8"), library.ref_dtype, library.regionref_dtype,
+             np.dtype(("f8", (3,))), np.dtype(("f4", (6,)))]  # fmt: skip
+    for at, dtype in enumerate(types):
+        with library.File(tmp_path / str(at), "w") as f:
+            f.create_dataset("x", (2,), dtype)
+    for at in range(len(types)):
+        for other in range(at):
+            assert "/x: type " in verb("diff", tmp_path / str(at), tmp_path / str(other), code=1).out
