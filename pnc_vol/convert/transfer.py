@@ -112,7 +112,16 @@ class Transfer:
             self.scale(path)
         used = {name for path in self.copied for name in self.axes(path)}
         for path in sorted(self.scales.keys() - used):
-            self.ledger.lose(path, "dimension", "no dataset that was kept uses it")
+            source = self.source[path]
+            try:
+                self.target.create_dimension(self.scales[path], source.shape[0] if source.maxshape[0] else None)
+            except REFUSALS as error:
+                self.ledger.lose(path, "dimension", f"no dataset that was kept uses it, and {error}")
+        if not self.to_netcdf:
+            dims = self.source.id.node.tree.file_dims
+            for dim in dims.order:
+                if dim.name in dims.spare and self.bare_scale(dim.name, dim.size, dim.size or None) is None:
+                    self.ledger.lose(f"/{dim.name}", "dimension", "no dataset uses it, and another object has its name")
 
     # ------------------------------------------------------------------------------------------ definitions
 
@@ -332,19 +341,25 @@ class Transfer:
         node = self.source[path].id.node
         if node.axes[axis].only_label or node.scale is not None:
             return
+        size = node.shape[axis]
         made = self.dimensions.get(name)
         if made is None:
-            if name in self.target or "/" in name:
-                self.ledger.spell(path, f"dimension {name} -> label of axis {axis}")
-                return
-            size = node.shape[axis]
-            limit = None if axis == 0 and node.is_record else size
-            made = self.target.create_dataset(name, (size,), ">f4", maxshape=(limit,), track_order=True)
-            made.make_scale(f"{inspect_hdf5.BARE}.{0 if limit is None else size:10}")
-            self.dimensions[name] = made
-            self.ledger.spell(f"/{name}", "dimension without a variable -> scale as netCDF-4 has it, and label of axes")
-        if made.shape[0] == node.shape[axis]:
+            made = self.bare_scale(name, size, None if axis == 0 and node.is_record else size)
+        if made is None:
+            self.ledger.spell(path, f"dimension {name} -> label of axis {axis}")
+            return
+        if made.shape[0] == size:
             self.target[path].dims[axis].attach_scale(made)
+
+    def bare_scale(self, name: str, size: int, limit: int | None) -> Any:
+        """Return a new scale without values that stands for a dimension; None if it cannot have the name."""
+        if name in self.target or "/" in name:
+            return None
+        made = self.target.create_dataset(name, (size,), ">f4", maxshape=(limit,), track_order=True)
+        made.make_scale(f"{inspect_hdf5.BARE}.{0 if limit is None else size:10}")
+        self.dimensions[name] = made
+        self.ledger.spell(f"/{name}", "dimension without a variable -> scale as netCDF-4 has it, and label of axes")
+        return made
 
     def place(self, path: str) -> str:
         """Return where the target has an object that the source calls `path`."""

@@ -708,3 +708,23 @@ def test_the_report_lists_attributes_of_array_types(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as f:
         f.attrs.create("a", np.array([1.0, 2.0]), dtype=np.dtype(("f8", (2,))))
     assert convert(tmp_path / "a.h5", tmp_path / "a.nc").by_convention == (("/@a", "array type -> more axes"),)
+
+
+@pytest.mark.parametrize("fmt", ["NETCDF3_64BIT_DATA", "NETCDF4"])
+def test_dimensions_that_no_variable_uses_are_kept(tmp_path: Path, fmt: str) -> None:
+    with netCDF4.Dataset(tmp_path / "a", "w", format=fmt) as f:
+        f.createDimension("time", None)
+        f.createDimension("spare", 7)
+        f.createVariable("x", "f4", ())
+    netcdf = [tmp_path / "b.nc", tmp_path / "c.nc"]
+    source = tmp_path / "a"
+    for at, target in enumerate(netcdf):
+        if fmt != "NETCDF4" or at:
+            assert convert(source, tmp_path / f"{at}.h5").lost == ()
+            source = tmp_path / f"{at}.h5"
+            with netCDF4.Dataset(source) as f:
+                assert (len(f.dimensions["spare"]), f.dimensions["time"].isunlimited()) == (7, True)
+        assert convert(source, target).lost == ()
+        with netCDF4.Dataset(target) as f:
+            assert (len(f.dimensions["spare"]), f.dimensions["time"].isunlimited()) == (7, True)
+        source = target
