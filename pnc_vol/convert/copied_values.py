@@ -196,8 +196,23 @@ class CopiedValues:
                 data = self.references.values(data, source.dtype, tuple(axis.stop - axis.start for axis in block))
         if self.to_netcdf:
             target[block or ()] = data
-        else:
-            _write_block(target, block, data)
+            return
+        if _varies(source):
+            data = self.without_nuls(path, data)
+        _write_block(target, block, data)
+
+    def without_nuls(self, path: str, data: Any) -> Any:
+        """Return strings up to their first NUL, at which HDF5's strings of varying length end; what follows is lost."""
+        texts = np.asarray(data, object)
+        cut = [_bytes(text).partition(b"\0")[0] for text in texts.flat]
+        count = sum(len(_bytes(text)) > len(head) for text, head in zip(texts.flat, cut, strict=True))
+        if not count:
+            return data
+        what = f"{count} string{'s' if count > 1 else ''} from the first NUL on"
+        self.ledger.lose(path, what, "HDF5 has no strings of varying length with NULs")
+        made = np.empty(len(cut), object)
+        made[:] = cut
+        return made.reshape(texts.shape)
 
     def widest_first(self, source: Any, target: Any) -> int:
         """Write the longest string before all others: a wider string later would lay the variable out anew.

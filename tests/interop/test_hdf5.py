@@ -728,3 +728,16 @@ def test_dimensions_that_no_variable_uses_are_kept(tmp_path: Path, fmt: str) -> 
         with netCDF4.Dataset(target) as f:
             assert (len(f.dimensions["spare"]), f.dimensions["time"].isunlimited()) == (7, True)
         source = target
+
+
+def test_strings_with_a_nul_are_kept_up_to_it_and_reported(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w", format="NETCDF3_CLASSIC") as f:
+        f.createDimension("n", 2)
+        f.createDimension("strlen", 3)
+        f.createVariable("s", "S1", ("n", "strlen"))._Encoding = "utf-8"
+        f["s"].set_auto_chartostring(False)
+        f["s"][:] = [[b"a", b"\0", b"b"], [b"c", b"d", b"e"]]
+    lost = convert(tmp_path / "a.nc", tmp_path / "a.h5").lost
+    assert [(path, what) for path, what, _ in lost] == [("/s", "1 string from the first NUL on")]
+    with h5py.File(tmp_path / "a.h5") as f:
+        assert f["s"][:].tolist() == [b"a", b"cde"]
