@@ -241,7 +241,7 @@ def _rows(n: int, most: int) -> int:
 
 
 def _value(attr: Attr) -> Any:
-    return _plain(attr.data if attr.type == CHAR else attr_values(attr))
+    return _plain(attr.data.rstrip(b"\0") if attr.type == CHAR else attr_values(attr))
 
 
 def _plain(value: Any) -> Any:

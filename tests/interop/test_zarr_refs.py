@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import netCDF4
 import numpy as np
 import pytest
 
@@ -105,3 +106,13 @@ def test_written_files_and_what_is_refused(path: Path, tmp_path: Path, server: A
         f["x"] = np.arange(4)
     with pytest.raises(ValueError, match=r"layout.*one file"):
         zarr_refs.references(tmp_path / "set.nc")
+
+
+def test_attributes_are_without_the_nuls_that_c_programs_write(tmp_path: Path) -> None:
+    made = tmp_path / "a.nc"
+    with pnc_vol.File(made, "w") as f:
+        f["x"] = 1
+    with netCDF4.Dataset(made, "a") as f:
+        f["x"].units, f["x"].long_name = "K\0", ""
+    found = json.loads(zarr_refs.references(made)["x/.zattrs"])
+    assert (found["units"], found["long_name"]) == ("K", "")
