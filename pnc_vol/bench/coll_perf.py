@@ -11,18 +11,14 @@ Knows: the pattern. Does not know: how a library writes (`peers.py`).
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from typing import Any
 
 import numpy as np
 
 from pnc_vol.bench import cached
-from pnc_vol.bench.measure import US, Phases, Result, check
-from pnc_vol.bench.peers import Spec, Swapped, on_ranks
-from pnc_vol.bench.ranks import Job, RankWatch
-
-__all__ = ["arguments", "run"]
+from pnc_vol.bench.measure import Job, Phases, Stopwatch, check
+from pnc_vol.bench.peers import Spec, on_ranks, peer_of
 
 ROMIO = (2176, 1152, 1408)
 
@@ -37,7 +33,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--dtype", default="i4", help="type of an element (i4)")
     one.add_argument("-i", "--cycles", type=int, default=0, help="as E10: number of files, one after another")
     one.add_argument("-d", "--delay", type=float, default=0.0, help="as E10: seconds of computing between files")
-    cached.arguments(one, cycles=False)
+    cached.arguments(one)
 
 
 class _RankBlock:
@@ -50,8 +46,7 @@ class _RankBlock:
         self.grid = tuple(o.grid or MPI.Compute_dims(job.comm.size, 3))
         if np.prod(self.grid) != job.comm.size:
             raise SystemExit(f"coll_perf: --grid {self.grid} is not for {job.comm.size} ranks")
-        edge = max(2, round(o.block * o.scale ** (1 / 3)))
-        asked = ROMIO if o.romio else o.shape
+        edge, asked = max(2, round(o.block * o.scale ** (1 / 3))), ROMIO if o.romio else o.shape
         whole = asked and tuple(max(1, round(n * o.scale ** (1 / 3))) for n in asked)
         self.shape: tuple[int, ...] = whole or tuple(edge * n for n in self.grid)
         self.specs = {"data": Spec(self.shape, np.dtype(o.dtype))}
@@ -64,37 +59,29 @@ class _RankBlock:
         self.values = (np.arange(np.prod(count), dtype="i8") + first * 3).astype(o.dtype).reshape(count)
         self.nbytes = int(np.prod(self.shape)) * self.values.itemsize
 
-    def read_back(self, peer: Any) -> None:
-        """Read and compare it."""
-        found = np.zeros_like(self.values)
-        peer.open()
-        peer.read("data", self.start, found)
-        peer.flush()
-        peer.close()
-        check(peer.path, found, self.values)
 
-
-def run(job: Job) -> list[Result]:
+def coll_perf(job: Job) -> None:
     """Write and read with every peer; the phases of ROMIO or of E10."""
     block, o = _RankBlock(job), job.options
     if o.cache:
-        return cached.run(job, block.specs, [("data", block.start, block.values)])
-    moved = (block.nbytes, job.comm.size)
+        cached.run(job, block.specs, [("data", block.start, block.values)])
+        return
     names = [f"write of {block.nbytes / (1 << 20):.1f} MiB", "write, open to close", "read", "read, open to close"]
-    phases: Phases = dict.fromkeys(names, moved)
+    phases: Phases = dict.fromkeys(names, (block.nbytes, job.comm.size))
+    cycles = "open, write, close, all cycles"
     if o.cycles:
-        phases = {"open, write, close, all cycles": (block.nbytes * o.cycles, job.comm.size * o.cycles)}
+        phases = {cycles: (block.nbytes * o.cycles, job.comm.size * o.cycles)}
 
-    def romio(peer: Any, watch: RankWatch) -> None:
-        peer.path = os.path.join(job.folder, "coll_perf.nc")
-        job.clear(peer.path)
-        with watch("open for writing"):
+    def write(peer: Any, watch: Stopwatch, opening: str, writing: str, closing: str) -> None:
+        with watch(opening):
             peer.create(block.specs)
-        with watch(names[0]):
+        with watch(writing):
             peer.write("data", block.start, block.values)
             peer.flush()
-        with watch("close after writing"):
+        with watch(closing):
             peer.close()
+
+    def read(peer: Any, watch: Stopwatch) -> None:
         found = np.zeros_like(block.values)
         with watch("open for reading"):
             peer.open()
@@ -104,45 +91,25 @@ def run(job: Job) -> list[Result]:
         with watch("close after reading"):
             peer.close()
         check(peer.path, found, block.values)
-        watch.whole(names[1], "open for writing", names[0], "close after writing")
-        watch.whole(names[3], "open for reading", names[2], "close after reading")
 
-    def cycles(peer: Any, watch: RankWatch) -> None:
-        paths = [os.path.join(job.folder, f"coll_perf_{i}") for i in range(o.cycles)]
-        for path in paths:
-            job.clear(path)
+    def run(peer: Any, watch: Stopwatch) -> None:
+        paths = [f"{peer.path}.{i}" for i in range(o.cycles)]
         for peer.path in paths:
-            with watch(next(iter(phases))):
-                peer.create(block.specs)
-                peer.write("data", block.start, block.values)
-                peer.close()
+            write(peer, watch, cycles, cycles, cycles)
             time.sleep(o.delay)
         for peer.path in paths:
-            block.read_back(peer)
-            job.clear(peer.path)
+            read(peer, watch)
+        if not o.cycles:
+            write(peer, watch, "open for writing", names[0], "close after writing")
+            read(peer, watch)
+            watch.whole(names[1], "open for writing", names[0], "close after writing")
+            watch.whole(names[3], "open for reading", names[2], "close after reading")
 
-    peers = on_ranks(job.comm, hints=o.hints) | {"swapped os.pwrite": Swapped("swapped os.pwrite", None, comm=job.comm)}
+    peers = on_ranks(job.comm, hints=o.hints) | {"swapped os.pwrite": peer_of("swapped os.pwrite", comm=job.comm)}
     for name, peer in peers.items() if o.romio and not o.cycles else ():
         if not isinstance(peer, str) and (not o.peers or name in o.peers):
-            romio(peer, RankWatch(job.comm))
-    results = job.turns(phases, peers, cycles if o.cycles else romio)
-    _report(job, block, results)
-    return results
-
-
-def _report(job: Job, block: _RankBlock, results: list[Result]) -> None:
-    """Report in the originals' words, with the medians of pnc_vol; Mbytes are 2^20 bytes."""
-    o, total = job.options, block.nbytes / (1 << 20)
-    job.report(f"Process grid {' x '.join(map(str, block.grid))}")
-    job.report(f"Global array size {' x '.join(map(str, block.shape))} {block.values.dtype} ({total:.2f} Mbytes)")
-    for result in results[:1] if o.cycles else results[::2]:
-        spent = result.median(US)
-        if spent is None:
-            continue
-        rate = (o.cycles or 1) * total / spent
-        if o.cycles:
-            job.report(f"Write time = {spent:f} sec, bandwidth = {rate:f} Mbytes/sec")
-            job.report(f"Compute time = {o.cycles * o.delay:f} sec, global time = {spent + o.cycles * o.delay:f} sec")
-        else:
-            word = f"Collective {result.work.split()[0]}"
-            job.report(f"{word} time = {spent:f} sec, {word} bandwidth = {rate:f} Mbytes/sec")
+            job.once(name, peer, run)
+    job.turns(phases, peers, run)
+    job.report(
+        f"process grid {block.grid}, array {block.shape} of {block.values.dtype}, {block.nbytes / 2**20:.2f} MiB"
+    )

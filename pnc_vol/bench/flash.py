@@ -13,7 +13,6 @@ Knows: the mesh. Does not know: how a library writes (`peers.py`).
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,11 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench import cached
-from pnc_vol.bench.measure import US, Phases, Result, check
+from pnc_vol.bench.measure import Job, Phases, Stopwatch, check
 from pnc_vol.bench.peers import Spec, nbytes_of, on_ranks
-from pnc_vol.bench.ranks import Job, RankWatch
 
-__all__ = ["arguments", "run"]
+__all__ = ["BLOCKS", "LABELS", "arguments", "flash"]
 
 Array = npt.NDArray[Any]
 
@@ -61,19 +59,15 @@ class _Mesh:
         self.unknowns = np.empty((self.own_blocks, edge, edge, edge, len(LABELS)))
         self.unknowns[...] = np.arange(1, len(LABELS) + 1)
 
-    def tree(self, real: str) -> dict[str, Array]:
-        """Return everything but the unknowns."""
-        n = self.own_blocks
-        return {
+    def contents(self, kind: str) -> Iterator[tuple[str, tuple[int, ...], Array]]:
+        """Name, start and this rank's part of each variable of a file, in the order of definition."""
+        n, real = self.own_blocks, "f8" if kind == "checkpoint" else "f4"
+        tree = {
             "lrefine": np.ones(n, "i4"), "nodetype": np.ones(n, "i4"), "gid": np.full((n, NGID), -1, "i4"),
             "coordinates": np.full((n, 3), 0.25, real), "blocksize": np.full((n, 3), 0.5, real),
             "bndbox": np.zeros((n, 3, 2), real),
         }  # fmt: skip
-
-    def contents(self, kind: str) -> Iterator[tuple[str, tuple[int, ...], Array]]:
-        """Name, start and this rank's part of each variable of a file, in the order of definition."""
-        real = "f8" if kind == "checkpoint" else "f4"
-        for name, part in self.tree(real).items():
+        for name, part in tree.items():
             yield name, (self.first,) + (0,) * (part.ndim - 1), part
         inner = slice(GUARD, GUARD + self.n)
         for name in LABELS if kind == "checkpoint" else PLOTTED:
@@ -91,31 +85,23 @@ class _Mesh:
 
     def specs(self, kind: str) -> dict[str, Spec]:
         """Return the shape of all ranks' parts, and type."""
-        real = "f8" if kind == "checkpoint" else "f4"
-        found = {name: Spec((self.total, *part.shape[1:]), part.dtype) for name, part in self.tree(real).items()}
-        shape = (self.total, *[self.n + (kind == "corners")] * 3)
-        names = LABELS if kind == "checkpoint" else PLOTTED
-        return found | {name: Spec(shape, np.dtype(real)) for name in names}
+        return {name: Spec((self.total, *part.shape[1:]), part.dtype) for name, _, part in self.contents(kind)}
 
     def attributes(self) -> dict[str, Any]:
         """Return attributes of the files."""
-        return {
-            "file_creation_time": "now",
-            "flash_version": "FLASH I/O benchmark using Pnetcdf",
-            "total_blocks": np.int32(self.total),
-            "nsteps": np.int32(0),
-            **{name: np.int32(self.n) for name in ("nxb", "nyb", "nzb")},
-            "time": np.float64(0.0),
-        }
+        numbers = {"total_blocks": self.total, "nsteps": 0, "nxb": self.n, "nyb": self.n, "nzb": self.n}
+        texts = {"file_creation_time": "now", "flash_version": "FLASH I/O benchmark using Pnetcdf"}
+        return {**texts, **{key: np.int32(n) for key, n in numbers.items()}, "time": np.float64(0.0)}
 
 
-def run(job: Job) -> list[Result]:
-    """Return the header, unknowns and closing of the three files, for every peer."""
+def flash(job: Job) -> None:
+    """Write the header and the unknowns of the three files, and close them, with every peer."""
     mesh, o = _Mesh(job), job.options
     specs = {kind: mesh.specs(kind) for kind in FILES}
     if o.cache:
         # a checkpoint in each cycle, without plotfiles
-        return cached.run(job, specs["checkpoint"], list(mesh.contents("checkpoint")))
+        cached.run(job, specs["checkpoint"], list(mesh.contents("checkpoint")))
+        return
     amounts = {kind: (nbytes_of(specs[kind]), len(specs[kind]) * job.comm.size) for kind in FILES}
     phases: Phases = {"whole program": (sum(n for n, _ in amounts.values()), sum(n for _, n in amounts.values()))} | {
         f"{kind}, {what}": amounts[kind] if what == "unknowns" else (None, None)
@@ -126,10 +112,8 @@ def run(job: Job) -> list[Result]:
     for name in ("MPI.File collective", "h5py collective") if o.independent else ():
         peers[name] = "-i: each rank for itself"
 
-    def once(peer: Any, watch: RankWatch) -> None:
-        paths = {kind: os.path.join(job.folder, f"flash_io_{name}") for kind, name in FILES.items()}
-        for path in paths.values():
-            job.clear(path)
+    def run(peer: Any, watch: Stopwatch) -> None:
+        paths = {kind: f"{peer.path}.{name}" for kind, name in FILES.items()}
         with watch("whole program"):
             for kind, peer.path in paths.items():
                 with watch.part(f"{kind}, header"):
@@ -145,9 +129,9 @@ def run(job: Job) -> list[Result]:
         for kind, peer.path in paths.items():
             _verify(mesh, peer, kind, specs[kind])
 
-    results = job.turns(phases, peers, once)
-    _report(job, mesh, {result.work: result for result in results})
-    return results
+    job.turns(phases, peers, run)
+    ways = f"{'blocking' if o.blocking else 'nonblocking'} writes, {'independent' if o.independent else 'collective'}"
+    job.report(f"{ways}; {mesh.total} blocks of {mesh.n}^3 cells, {GUARD} guards, {len(LABELS)} variables")
 
 
 def _verify(mesh: _Mesh, peer: Any, kind: str, specs: dict[str, Spec]) -> None:
@@ -155,28 +139,10 @@ def _verify(mesh: _Mesh, peer: Any, kind: str, specs: dict[str, Spec]) -> None:
     if not peer.is_netcdf:
         peer.define(specs)
     peer.open()
-    found = []
-    for name, start, part in mesh.contents(kind):
-        found.append((name, np.full(part.shape, -7, part.dtype), part))
-        peer.read(name, start, found[-1][1])
+    parts = [(name, start, np.full(part.shape, -7, part.dtype), part) for name, start, part in mesh.contents(kind)]
+    for name, start, out, _ in parts:
+        peer.read(name, start, out)
     peer.flush()
     peer.close()
-    for name, out, part in found:
+    for name, _, out, part in parts:
         check(f"{peer.path}, {name}", out, part)
-
-
-def _report(job: Job, mesh: _Mesh, by: dict[str, Result]) -> None:
-    """Report in the original's words, with the medians of pnc_vol; of each phase, the slowest rank's time."""
-    total = by["whole program"].median(US)
-    if total is None:
-        return
-    o, mib = job.options, (by["whole program"].nbytes or 0) / (1 << 20)
-    ways = f"{'blocking' if o.blocking else 'nonblocking'} writes, {'independent' if o.independent else 'collective'}"
-    job.report(f"Using {ways}; {GUARD} guards, {max(1, round(o.blocks * o.scale))} blocks, {len(LABELS)} variables")
-    for kind in FILES:
-        header, unknowns, close = (by[f"{kind}, {what}"].median(US) or 0.0 for what in ("header", "unknowns", "close"))
-        parts = f"max header {header:.4f}, max unknown {unknowns:.4f}, max close {close:.4f}"
-        job.report(f" {kind:12s}: {header + unknowns + close:10.4f} sec ({parts})")
-    job.report(" nproc    array size      exec (sec)   I/O amount (MiB)   bandwidth (MiB/s)")
-    size = f"{mesh.n:3d} x {mesh.n:3d} x {mesh.n:3d}"
-    job.report(f"{job.comm.size:5d}   {size}   {total:9.4f}   {mib:13.2f}   {mib / total:15.2f}")

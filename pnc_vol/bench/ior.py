@@ -11,20 +11,15 @@ Knows: the pattern. Does not know: how a library writes (`peers.py`).
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench import cached
-from pnc_vol.bench.measure import Phases, Result, check, clear
+from pnc_vol.bench.measure import Job, Phases, Stopwatch, check
 from pnc_vol.bench.peers import Spec, on_ranks
-from pnc_vol.bench.ranks import Job, RankWatch
-
-__all__ = ["arguments", "run"]
 
 APIS = {
     "PNC": ("pnc_vol", "pnc_vol posix"),
@@ -42,11 +37,8 @@ FLAGS = {
     "e": "sync the file to stable storage before closing",
     "F": "a file for each task",
     "z": "transfers in random order",
-    "W": "read back what was written (always done)",
-    "R": "check what was read (always done)",
-    "g": "wait between open, transfers and close (always done)",
-    "V": "describe a task's places once: MPI.File sets one view and transfers go one behind the other in it; pnc_vol "
-    "and PnetCDF post one request of many runs; the others have no views, and do as without",
+    "V": "describe a task's places once: pnc_vol, PnetCDF and MPI.File post one request of many runs; the others have "
+    "no views, and do as without",
 }
 
 
@@ -107,87 +99,58 @@ class _Pattern:
         if o.V:
             starts = np.stack([rows, 0 * rows, 0 * rows], axis=1)
             counts = np.broadcast_to(np.array([1, self.transfers, self.transfer]), starts.shape)
-            move = peer.read_runs if reads else peer.write_runs
-            move("data_var", starts, counts, values, self.segments * self.transfers)
+            (peer.read_runs if reads else peer.write_runs)("data_var", starts, counts, values)
             return
-        one: Callable[..., None] = peer.read if reads else peer.write
+        move = peer.read if reads else peer.write
         for i, (s, j) in enumerate(self.order.tolist(), 1):
-            one("data_var", (int(rows[s]), j, 0), values[s : s + 1, j : j + 1])
+            move("data_var", (int(rows[s]), j, 0), values[s : s + 1, j : j + 1])
             if o.compute and not reads and i % self.transfers == 0:
                 time.sleep(o.compute)
             if o.c:
                 peer.flush()
 
 
-def run(job: Job) -> list[Result]:
+def ior(job: Job) -> None:
     """Open, transfers and close of writing and of reading, for every peer."""
     o, pattern = job.options, _Pattern(job)
     if o.cache:
         rows, values = pattern.rows(pattern.rank).tolist(), pattern.values(pattern.rank)
         parts = [("data_var", (row, 0, 0), values[i : i + 1]) for i, row in enumerate(rows)]
-        return cached.run(job, {name: spec._replace(grows=False) for name, spec in pattern.specs.items()}, parts)
-    both, moved = o.w == o.r, (pattern.nbytes, pattern.calls)
-    accesses = [access for access, wanted in (("write", o.w), ("read", o.r)) if wanted or both]
-    phases: Phases = {
-        f"{access}, {what}": amounts
-        for access in accesses
-        for what, amounts in {"total": moved, "open": (None, None), "transfers": moved, "close": (None, None)}.items()
-    }
-    apis = {name for api in o.api.split(",") for name in APIS[api.strip().upper()]} if o.api else None
-    from mpi4py import MPI
+        cached.run(job, {name: spec._replace(grows=False) for name, spec in pattern.specs.items()}, parts)
+        return
+    from mpi4py.MPI import COMM_SELF
 
-    found = on_ranks(MPI.COMM_SELF if o.F else job.comm, hints=o.hints)
-    peers = {name: peer for name, peer in found.items() if apis is None or name in apis}
+    moved = (pattern.nbytes, pattern.calls)
+    accesses = [access for access, wanted in (("write", o.w), ("read", o.r)) if wanted or o.w == o.r]
+    steps = {"total": moved, "open": (None, None), "transfers": moved, "close": (None, None)}
+    phases: Phases = {f"{access}, {what}": amounts for access in accesses for what, amounts in steps.items()}
+    unknown = {api for api in (o.api or "").upper().split(",") if api} - set(APIS)
+    if unknown:
+        raise SystemExit(f"ior: -a {','.join(sorted(unknown))}: there are {', '.join(APIS)}")
+    asked = {name for api in (o.api.upper().split(",") if o.api else APIS) for name in APIS[api]}
+    found = on_ranks(COMM_SELF if o.F else job.comm, hints=o.hints)
 
-    def once(peer: Any, watch: RankWatch) -> None:
-        base = os.path.join(job.folder, "testFile")
-        shift = job.options.C
-        own, theirs = (f"{base}.{(job.comm.rank + by) % job.comm.size:08d}" if o.F else base for by in (0, shift))
-        other = (pattern.rank + shift) % pattern.tasks
-        job.clear(base)
+    def run(peer: Any, watch: Stopwatch) -> None:
+        base, other = peer.path, (pattern.rank + o.C) % pattern.tasks
+        own, theirs = (f"{base}.{(job.comm.rank + by) % job.comm.size:08d}" if o.F else base for by in (0, o.C))
         own_values, read = pattern.values(pattern.rank), np.zeros_like(pattern.values(other))
-        for access, path, values in (("write", own, own_values), ("read", theirs, read)):
-            peer.path = path
+        for access, peer.path, values in (("write", own, own_values), ("read", theirs, read)):
+            reads = access == "read"
             with watch(f"{access}, open"):
-                if access == "read":
+                if reads:
                     peer.open()
                 else:
                     peer.create(pattern.specs)
             with watch(f"{access}, transfers"):
-                pattern.move(o, peer, other if access == "read" else pattern.rank, values, reads=access == "read")
-                peer.flush(durable=o.e and access == "write")
-            if access == "write" and not o.V:
+                pattern.move(o, peer, other if reads else pattern.rank, values, reads=reads)
+                peer.flush(durable=o.e and not reads)
+            if not reads and not o.V:
                 watch.seconds["write, transfers"] -= o.compute * pattern.segments
             with watch(f"{access}, close"):
                 peer.close()
             watch.whole(f"{access}, total", *(f"{access}, {what}" for what in ("open", "transfers", "close")))
         check(theirs, read, pattern.values(other))
-        # nobody reads it any more
-        job.clear(base)
-        if o.F:
-            clear(own)
 
-    results = job.turns(phases, peers, once)
-    _report(job, pattern, {result.work: result for result in results}, accesses)
-    return results
-
-
-def _report(job: Job, pattern: _Pattern, by: dict[str, Result], accesses: list[str]) -> None:
-    """Report IOR's columns, one row a peer, access and repetition; then the best rate."""
-    head = "access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  "
-    job.report(f"{head}open(s)    wr/rd(s)   close(s)   total(s)   iter  peer")
+    job.turns(phases, {name: found[name] for name in found if name in asked}, run)
     mib = pattern.nbytes / (1 << 20)
-    for access in accesses:
-        total = by[f"{access}, total"].seconds
-        for peer, rounds in total.items():
-            for i, spent in enumerate(rounds):
-                opened, moved, closed = (by[f"{access}, {s}"].seconds[peer][i] for s in ("open", "transfers", "close"))
-                job.report(
-                    f"{access:8s}  {mib / spent:<9.2f}  {pattern.calls / moved:<9.2f}  "
-                    f"{moved * job.comm.size / pattern.calls:<10.6f}  "
-                    f"{pattern.transfers * pattern.transfer / 1024:<9.2f}  {pattern.transfer / 1024:<9.2f}  "
-                    f"{opened:<9.6f}  {moved:<9.6f}  {closed:<9.6f}  {spent:<9.6f}  {i:<4d}  {peer}"
-                )
-        if total.get("pnc_vol"):
-            best = mib / min(total["pnc_vol"])
-            job.report(f"Max {access.title()}: {best:.2f} MiB/sec ({best * (1 << 20) / 1e6:.2f} MB/sec) (pnc_vol)")
+    job.report(f"{mib:.2f} MiB: {pattern.segments} segments, {pattern.transfers} transfers of {pattern.transfer} bytes")

@@ -1,26 +1,28 @@
-"""A benchmark measures peers in turns: rounds, medians, ratios, peak memory; works of one process.
+"""A benchmark measures peers in turns: rounds, medians, ratios, peak memory; in one process, or on many ranks.
 
-Knows: clocks, the memory of this process, what a benchmark of one process is made of. Does not know: any library, MPI,
-how results are shown.
+Knows: clocks, the memory of a process, communicators of mpi4py. Does not know: any library, works, how results are
+shown.
 
 Rules
 -----
 1. Peers take turns within a round, and each round begins with another one, so that what else the machine does falls on
-   all of them alike.
+   all of them alike. The garbage collector stays on, as users have it.
 2. A ratio is a peer's median over pnc_vol's, from the same run: above 1, pnc_vol is faster.
 3. A work prepares outside of ``with watch(phase):``, is timed inside, and checks what was written or read outside.
-4. A peer that takes more than `PATIENCE` seconds for one piece of work gets one round, and the table has a note.
-5. Peak memory is the growth of the resident set during the timed part, by the kernel's high-water mark, which is set
-   back before it. Memory that a process freed and uses again does not show: works of one process are run once more in
-   a fresh process each (`main`).
+4. On many ranks a phase begins when all of them are ready, and its time is the slowest rank's. Between phases they wait
+   asleep: on a machine with fewer cores than ranks, a spinning rank takes the time of another.
+5. A peer that takes more than `PATIENCE` seconds for one piece of work gets one round, and the table has a note.
+6. Peak memory is the growth of the resident set during the timed part, by the kernel's high-water mark, which is set
+   back before it, in a round that does not count: the largest rank's. A work of one process is run in a fresh process
+   for it, because memory that was freed and is used again does not show.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
 import gc
-import importlib
 import json
 import os
 import resource
@@ -28,24 +30,18 @@ import statistics
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-import pnc_vol
 from pnc_vol.drivers import block_copy
-from pnc_vol.system import REAL, exists, temporary_directory
+from pnc_vol.system import REAL, temporary_directory
 
-__all__ = [
-    "PATIENCE", "US", "Bench", "Phases", "Result", "Stopwatch", "Work", "check", "clear", "copy_file", "results_of",
-    "run_works", "take_turns", "times", "warm_up",
-]  # fmt: skip
+__all__ = ["PATIENCE", "US", "Job", "Phases", "Result", "Stopwatch", "check", "copy_file", "kernel_text", "times"]
 
-Array = npt.NDArray[Any]
 Phases = Mapping[str, tuple[int | None, int | None]]
 """Of each phase, bytes of elements that it moves, and calls that a user makes; None where there is no such number."""
 
@@ -76,16 +72,6 @@ class Result:
         found = self.seconds.get(peer)
         return statistics.median(found) if found else None
 
-    def first(self, peer: str) -> float | None:
-        """Return seconds of the first round, which alone a program meets that does the work once."""
-        found = self.seconds.get(peer)
-        return found[0] if found else None
-
-    def least(self, peer: str) -> float | None:
-        """Return seconds of the rank that took least, of its median round."""
-        found = self.quickest.get(peer)
-        return statistics.median(found) if found else None
-
     def ratio(self, peer: str) -> float | None:
         """Return how many times as long as pnc_vol the peer took."""
         theirs, ours = self.median(peer), self.median(US)
@@ -97,6 +83,8 @@ class Stopwatch:
 
     Parameters
     ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks whose phases begin together.
     trim : bool
         Give memory that was freed back to the system before each phase, so that its use again shows. Costs time.
 
@@ -109,136 +97,201 @@ class Stopwatch:
     ['sum']
     """
 
-    def __init__(self, *, trim: bool = False) -> None:
+    def __init__(self, comm: Any = None, *, trim: bool = False) -> None:
         self.seconds: dict[str, float] = {}
         self.memory: dict[str, int] = {}
-        self._trim = trim
+        self.notes: dict[str, str] = {}
+        self._comm, self._trim = comm, trim
 
     @contextlib.contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        # Once for a phase: with all peers loaded a collection takes 50 ms, and the life of a small file 1. During the
-        # phase the collector stays on, as users have it: what a library makes it look through is part of its cost.
+        wait_asleep(self._comm)
+        # once for a phase: with all peers loaded a collection takes 50 ms, and the life of a small file 1
         if phase not in self.seconds:
             gc.collect()
         if self._trim:
-            _give_back()
-        before = _reset_peak()
+            with contextlib.suppress(OSError, AttributeError):
+                ctypes.CDLL(None).malloc_trim(0)
+        before = _peak(reset=True)
+        with self.part(phase):
+            yield
+        self.memory[phase] = max(self.memory.get(phase, 0), _peak() - before)
+
+    @contextlib.contextmanager
+    def part(self, phase: str) -> Iterator[None]:
+        """Yield a part of a phase: this rank's time in it, without waiting for the others first."""
         started = time.perf_counter()
         yield
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
-        self.memory[phase] = max(self.memory.get(phase, 0), memory_now() - before)
+
+    def whole(self, phase: str, *parts: str) -> None:
+        """Add a phase that has the seconds of its parts together, and the most memory of them."""
+        self.seconds[phase] = sum(self.seconds[part] for part in parts)
+        self.memory[phase] = max(self.memory.get(part, 0) for part in parts)
+
+    def without(self, reason: str, *phases: str) -> None:
+        """Note why the peer has no part in some phases."""
+        self.notes |= dict.fromkeys(phases, reason)
 
 
-def warm_up() -> None:
-    """Load what pnc_vol loads with its first file: the modules of other libraries are loaded by now, too."""
-    with pnc_vol.File("warm up", "w", driver="memory") as f:
-        f["x"] = [1]
-
-
-def _give_back() -> None:
-    """Have the C library return what it keeps for later; where it cannot, peak memory is too small."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _reset_peak() -> int:
-    """Set the high-water mark back to what is resident now, where the system can; bytes."""
-    with contextlib.suppress(OSError):
-        fd = REAL.open("/proc/self/clear_refs", os.O_WRONLY)
-        try:
-            REAL.pwrite(fd, b"5", 0)
-        finally:
-            REAL.close(fd)
-    return memory_now()
-
-
-def memory_now() -> int:
-    """Return the high-water mark of the resident set of this process; bytes."""
-    with contextlib.suppress(OSError, ValueError):
-        fd = REAL.open("/proc/self/status", os.O_RDONLY)
-        try:
-            buffer = bytearray(1 << 14)
-            text = bytes(buffer[: REAL.pread_into(fd, buffer, 0)])
-        finally:
-            REAL.close(fd)
-        for line in text.splitlines():
-            if line.startswith(b"VmHWM:"):
-                return int(line.split()[1]) << 10
+def _peak(*, reset: bool = False) -> int:
+    """Return the high-water mark of the resident set of this process, set back to what is resident now; bytes."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        if reset:
+            fd = REAL.open("/proc/self/clear_refs", os.O_WRONLY)
+            try:
+                REAL.pwrite(fd, b"5", 0)
+            finally:
+                REAL.close(fd)
+        lines = kernel_text("/proc/self/status").splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) << 10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1 << 10)
 
 
-def results_of(phases: Phases, peers: Mapping[str, Any]) -> dict[str, Result]:
-    """Make a result without rounds for each phase; a peer that is a text is noted as the reason why it has no part."""
-    notes = {name: peer for name, peer in peers.items() if isinstance(peer, str)}
-    return {
-        phase: Result(phase, {name: [] for name in peers}, dict(notes), *amounts) for phase, amounts in phases.items()
-    }
+def kernel_text(path: str) -> str:
+    """Return the beginning of a file of the kernel, which has no length."""
+    fd = REAL.open(path, os.O_RDONLY)
+    try:
+        buffer = bytearray(1 << 14)
+        return bytes(buffer[: REAL.pread_into(fd, buffer, 0)]).decode(errors="replace")
+    finally:
+        REAL.close(fd)
 
 
-def take_turns(
-    peers: Mapping[str, Callable[[], Mapping[str, float]]], rounds: int, results: Mapping[str, Result]
-) -> None:
-    """Run each peer's work `rounds` times, in turns, and add the seconds of each phase to the results.
-
-    Parameters
-    ----------
-    peers : mapping of peer to function
-        Does the work once; returns the seconds of each phase.
-    rounds : int
-    results : mapping of phase to Result
-    """
-    names, slow = list(peers), set()
-    for turn in range(rounds):
-        first = turn % max(1, len(names))
-        for peer in names[first:] + names[:first]:
-            if peer in slow:
-                continue
-            seconds = peers[peer]()
-            for phase, spent in seconds.items():
-                results[phase].seconds[peer].append(spent)
-            if rounds > 1 and max(seconds.values(), default=0.0) > PATIENCE:
-                slow.add(peer)
-                for phase in seconds:
-                    results[phase].notes[peer] = f"1 round: it takes more than {PATIENCE:g} s"
+def wait_asleep(comm: Any) -> None:
+    """Wait for all ranks at a barrier that leaves the cores to those that are not there yet."""
+    if comm is None:
+        return
+    request, pause = comm.Ibarrier(), 20e-6
+    while not request.Test():
+        time.sleep(pause)
+        pause = min(2 * pause, 1e-3)
 
 
-@dataclass(frozen=True)
-class Work:
-    """A piece of work that each peer does in this process.
+class Job:
+    """What a benchmark is given, and what it found.
 
-    run : takes a peer and a watch; enters the phases.
-    without : by phase, the peers that have no part in it, and why; one that has none in any phase is not run.
-    slow : by peer, why it takes minutes; left out of quick runs.
-    hopeless : those of `slow` that are left out always.
+    options : of the command line.
+    comm : mpi4py.MPI.Intracomm, or None in one process
+    home : str, a folder for files; the same on all ranks, removed at the end.
+    lines, results : the report before the table, and what was measured.
     """
 
-    phases: Phases
-    run: Callable[[Any, Stopwatch], None]
-    without: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    slow: Mapping[str, str] = field(default_factory=dict)
-    hopeless: frozenset[str] = frozenset()
+    def __init__(self, options: argparse.Namespace, home: str, comm: Any = None) -> None:
+        self.options, self.home, self.comm = options, home, comm
+        self.lines: list[str] = []
+        self.results: list[Result] = []
+        self._number = 0
 
+    def among(self, comm: Any) -> Job:
+        """Return the same for fewer ranks; the report and the results are one."""
+        job = Job(self.options, self.home, comm)
+        job.lines, job.results = self.lines, self.results
+        return job
 
-class Bench(NamedTuple):
-    """A benchmark of one process.
+    def report(self, text: str) -> None:
+        """Add a line to the report that comes before the table."""
+        self.lines.append(text)
 
-    peers : takes a folder; returns peers by name, or for one that cannot be had the reason.
-    works : takes the fraction of the real size.
-    """
+    def gathered(self, own: Any) -> list[Any]:
+        """Return the values of all ranks."""
+        wait_asleep(self.comm)
+        everyone: list[Any] = [own] if self.comm is None else self.comm.allgather(own)
+        return everyone
 
-    peers: Callable[[str], Mapping[str, Any]]
-    works: Callable[[float], list[Work]]
+    def turns(
+        self, phases: Phases, peers: Mapping[str, Any], run: Callable[[Any, Stopwatch], None],
+        slow: Mapping[str, str] | None = None,
+    ) -> dict[str, Result]:  # fmt: skip
+        """Run the work with each peer in turns; a result for each phase.
+
+        Parameters
+        ----------
+        peers : mapping of name to peer, or to the reason why there is none
+        run : does the work once, in the new folder ``peer.folder``, and enters the phases.
+        slow : by peer, why it takes minutes; left out of quick runs, and where peak memory is measured.
+        """
+        o, slow = self.options, slow or {}
+        self._number += 1
+        results = {phase: Result(phase, {name: [] for name in peers}, {}, *n) for phase, n in phases.items()}
+        if o.memory_of:
+            number, _, name = o.memory_of.partition(":")
+            if int(number) == self._number:
+                print(json.dumps(self.once(name, peers[name], run, trim=True).memory))
+            return results
+        if not any(o.only in phase for phase in phases):
+            return results
+        there = {}
+        for name, peer in peers.items():
+            reason = peer if isinstance(peer, str) else slow.get(name, "") if o.quick else ""
+            if o.peers and name not in o.peers:
+                reason = "not asked for"
+            for result in results.values() if reason else ():
+                result.notes[name] = reason
+            if not reason:
+                there[name] = peer
+        patient = list(there)
+        for turn in range(o.rounds):
+            first = turn % max(1, len(there))
+            for name in [*there][first:] + [*there][:first]:
+                if name in patient and self._round(name, there[name], run, results) > PATIENCE and o.rounds > 1:
+                    patient.remove(name)
+                    for result in results.values():
+                        result.notes.setdefault(name, f"1 round: it takes more than {PATIENCE:g} s")
+        for name in there if o.memory else ():
+            if name not in slow and any(result.seconds[name] for result in results.values()):
+                for phase, nbytes in self._memory(name, there[name], run).items():
+                    if phase in results:
+                        results[phase].memory[name] = nbytes
+        self.results += results.values()
+        return results
+
+    def once(self, name: str, peer: Any, run: Callable[[Any, Stopwatch], None], *, trim: bool = False) -> Stopwatch:
+        """Do the work once in a new folder, and return what was measured."""
+        watch = Stopwatch(self.comm, trim=trim)
+        with self.folder() as peer.folder:
+            peer.path = os.path.join(peer.folder, name.replace(" ", "_"))
+            run(peer, watch)
+        return watch
+
+    @contextlib.contextmanager
+    def folder(self, parent: str | None = None) -> Iterator[str]:
+        """Yield a new folder, the same on all ranks, which is removed when none of them is in it any more."""
+        with contextlib.ExitStack() as removed:
+            first = self.comm is None or self.comm.rank == 0
+            made = removed.enter_context(temporary_directory(parent or self.home)) if first else ""
+            yield made if self.comm is None else self.comm.bcast(made)
+            wait_asleep(self.comm)
+
+    def _round(self, name: str, peer: Any, run: Callable[[Any, Stopwatch], None], results: dict[str, Result]) -> float:
+        """Do the work once, and add the seconds of each phase to the results; the most of them."""
+        watch = self.once(name, peer, run)
+        everyone = self.gathered({phase: watch.seconds[phase] for phase in results if phase in watch.seconds})
+        most = {phase: max(own[phase] for own in everyone) for phase in everyone[0]}
+        for phase, spent in most.items():
+            results[phase].seconds[name].append(spent)
+            if self.comm is not None:
+                results[phase].quickest.setdefault(name, []).append(min(own[phase] for own in everyone))
+        for phase, why in watch.notes.items():
+            results[phase].notes[name] = why
+        return max(most.values(), default=0.0)
+
+    def _memory(self, name: str, peer: Any, run: Callable[[Any, Stopwatch], None]) -> dict[str, int]:
+        """Return the peak memory of each phase."""
+        if self.comm is not None:
+            everyone = self.gathered(self.once(name, peer, run, trim=True).memory)
+            return {phase: max(own[phase] for own in everyone) for phase in everyone[0]}
+        o = self.options
+        words = [o.name, "--scale", str(o.scale), "--dir", self.home, "--memory-of", f"{self._number}:{name}"]
+        command = [sys.executable, "-m", "pnc_vol.bench", *words]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+        return found
 
 
 def times(scale: float, count: int, *, least: int = 2) -> int:
     """Return `count` scaled, at least `least`."""
     return max(least, round(count * scale))
-
-
-def clear(path: str) -> None:
-    """Remove the file at `path`, so that a new one is written, and not an old one overwritten."""
-    if exists(REAL, path):
-        REAL.unlink(path)
 
 
 def copy_file(source: str, target: str, *, durable: bool = False) -> None:
@@ -254,81 +307,8 @@ def copy_file(source: str, target: str, *, durable: bool = False) -> None:
         REAL.close(fd)
 
 
-def check(what: str, found: Any, values: Array) -> None:
+def check(what: str, found: Any, values: npt.NDArray[Any]) -> None:
     """Raise AssertionError unless a peer read what was written."""
     found = np.asarray(found)
     if found.size != values.size or not np.array_equal(found.reshape(values.shape), values):
         raise AssertionError(f"{what} does not hold what was written to it")
-
-
-def run_works(module: str, options: Any) -> list[Result]:
-    """Measure the works of a benchmark of one process; one result a phase.
-
-    Parameters
-    ----------
-    module : str, that has ``BENCHES``.
-    options : of the command line: name, scale, rounds, dir, quick, memory, only.
-    """
-    bench: Bench = importlib.import_module(module).BENCHES[options.name]
-    results: list[Result] = []
-    with temporary_directory(options.dir) as folder, warnings.catch_warnings():
-        # what peers warn about (open memory maps, types) says nothing about their speed
-        warnings.simplefilter("ignore")
-        warm_up()
-        peers = bench.peers(folder)
-        for number, work in enumerate(bench.works(options.scale)):
-            if not any(options.only in phase for phase in work.phases):
-                continue
-            left_out = work.slow if options.quick else {name: work.slow[name] for name in work.hopeless}
-            own_peers = {
-                name: peer if isinstance(peer, str) else left_out.get(name, peer) for name, peer in peers.items()
-            }
-            own_results = results_of(work.phases, own_peers)
-            results += own_results.values()
-            for phase, reasons in work.without.items():
-                # that a library is not installed, or too slow, comes first
-                own_notes = {name: why for name, why in reasons.items() if name in peers}
-                own_results[phase].notes = own_notes | own_results[phase].notes
-            runs = {
-                name: _once(work, peer)
-                for name, peer in own_peers.items()
-                if not isinstance(peer, str) and not all(name in work.without.get(phase, ()) for phase in work.phases)
-            }
-            take_turns(runs, options.rounds, own_results)
-            for name in runs if options.memory else ():
-                if name not in work.slow:
-                    words = [module, options.name, folder, str(options.scale), str(number), name]
-                    for phase, nbytes in _in_fresh_process(words).items():
-                        own_results[phase].memory[name] = nbytes
-    return results
-
-
-def _once(work: Work, peer: Any) -> Callable[[], Mapping[str, float]]:
-    def run() -> Mapping[str, float]:
-        watch = Stopwatch()
-        work.run(peer, watch)
-        return watch.seconds
-
-    return run
-
-
-def _in_fresh_process(words: list[str]) -> Mapping[str, int]:
-    """Return bytes of peak memory of each phase of a work; see `main`."""
-    command = [sys.executable, "-m", "pnc_vol.bench.measure", *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def main(module: str, name: str, folder: str, scale: str, number: str, peer: str) -> None:
-    """Do one work of one peer in this process, and print the peak memory of each phase over its start as JSON."""
-    warnings.simplefilter("ignore")
-    warm_up()
-    bench: Bench = importlib.import_module(module).BENCHES[name]
-    watch = Stopwatch(trim=True)
-    bench.works(float(scale))[int(number)].run(bench.peers(folder)[peer], watch)
-    print(json.dumps(watch.memory))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -14,7 +14,6 @@ Knows: the works. Does not know: how peers make and open files (`peers.py`).
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -23,16 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.bench.measure import US, Bench, Stopwatch, Work, check, clear, copy_file, times
-from pnc_vol.bench.peers import PncVol, Spec, installed, load
-from pnc_vol.system import REAL, is_folder, temporary_directory
-
-__all__ = ["BENCHES"]
+from pnc_vol.bench.measure import US, Job, Stopwatch, check, copy_file, times
+from pnc_vol.bench.peers import Spec, installed, peer_of
+from pnc_vol.system import REAL, is_folder
 
 Array = npt.NDArray[Any]
-
-NO_INDEX = "has no assignment of one element range"
-NO_REQUESTS = "has no words for it"
 
 
 class _Act(NamedTuple):
@@ -61,74 +55,67 @@ ACTS = {
 }
 
 
-def _posts(scale: float) -> list[Work]:
-    made = [_written(f"{times(scale, 100_000):,} x {name}", act, scale) for name, act in ACTS.items()]
-    return [*made, _added(scale), _iput(scale), _recovery("200,000 posts of 64 bytes", times(scale, 200_000), 8, scale),
-            _recovery("1,000 posts of 1 MiB", times(scale, 1_000), 1 << 17, scale)]  # fmt: skip
-
-
-def _written(phase: str, act: _Act, scale: float) -> Work:
+def posts(job: Job) -> None:
+    """Write by small assignments and by requests, and recover a log."""
+    scale, peers = job.options.scale, installed()
     count = times(scale, 100_000)
-    wanted = np.zeros(act.shape(count), act.dtype)
-    for i in range(count):
-        wanted[act.place(i)] = act.value
-
-    def write(x: Any) -> None:
+    for name, act in ACTS.items():
+        wanted = np.zeros(act.shape(count), act.dtype)
         for i in range(count):
-            x[act.place(i)] = act.value
+            wanted[act.place(i)] = act.value
 
-    return _indexed(phase, count, wanted, write)
+        def write(x: Any, act: _Act = act) -> None:
+            for i in range(count):
+                x[act.place(i)] = act.value
 
+        _assigned(job, peers, f"{count:,} x {name}", count, wanted, write)
+    few = times(scale, 10_000)
+    values = np.random.default_rng(6).random((few, 16))
 
-def _added(scale: float) -> Work:
-    count = times(scale, 10_000)
-    values = np.random.default_rng(6).random((count, 16))
-
-    def write(x: Any) -> None:
+    def add(x: Any) -> None:
         x[:] = values - 1
-        for i in range(count):
+        for i in range(few):
             x[i] += 1
 
-    return _indexed(f"{count:,} x one added to a row of 16", count, values - 1 + 1, write)
+    _assigned(job, peers, f"{few:,} x one added to a row of 16", few, values - 1 + 1, add)
+    _iput(job, peers, count)
+    _recovery(job, peers, "200,000 posts of 64 bytes", times(scale, 200_000), 8)
+    _recovery(job, peers, "1,000 posts of 1 MiB", times(scale, 1_000), 1 << 17)
 
 
-def _indexed(phase: str, count: int, wanted: Array, write: Callable[[Any], None]) -> Work:
-    """Return `count` assignments to the elements of one new dataset, which has the wanted values then."""
+def _assigned(
+    job: Job, peers: Mapping[str, Any], phase: str, count: int, wanted: Array, write: Callable[[Any], None]
+) -> None:
+    """Assign `count` times to the elements of one new dataset, which has the wanted values then."""
 
     def run(peer: Any, watch: Stopwatch) -> None:
-        clear(peer.path)
+        if peer.name in ("PnetCDF-Python", "os.pwrite"):
+            watch.without("has no assignment of one element range", phase)
+            return
         with watch(phase):
             write(peer.create({"x": Spec(wanted.shape, wanted.dtype)})["x"])
             peer.close()
-        peer.open()
-        found = peer.get("x")
-        peer.close()
-        # What was not written is another fill value with each library.
-        check(f"{phase}, {peer.path}", np.where(wanted == 0, 0, found), wanted)
-        clear(peer.path)
+        # what was not written is another fill value with each library
+        check(f"{phase}, {peer.path}", np.where(wanted == 0, 0, peer.whole("x")), wanted)
 
-    without = dict.fromkeys(("PnetCDF-Python", "os.pwrite"), NO_INDEX)
-    return Work({phase: (None, count)}, run, {phase: without})
+    job.turns({phase: (None, count)}, peers, run)
 
 
-def _iput(scale: float) -> Work:
-    count = times(scale, 100_000)
+def _iput(job: Job, peers: Mapping[str, Any], count: int) -> None:
     phase = f"{count:,} x iput of rows of 16"
     rows = np.random.default_rng(4).random((count, 16))
 
     def run(peer: Any, watch: Stopwatch) -> None:
-        clear(peer.path)
+        if "post" not in peer.ways:
+            watch.without("has no words for it", phase)
+            return
         with watch(phase):
             peer.create({"x": Spec(rows.shape, "f8")})
-            peer.post_each(peer.places(range(count), rows), rows)
+            peer.each("post", peer.places(range(count), rows), rows)
             peer.close()
-        peer.open()
-        check(f"{phase}, {peer.path}", peer.get("x"), rows)
-        peer.close()
-        clear(peer.path)
+        check(f"{phase}, {peer.path}", peer.whole("x"), rows)
 
-    without = dict.fromkeys(("h5py", "netCDF4", "scipy", "os.pwrite"), NO_REQUESTS)
-    return Work({phase: (None, count)}, run, {phase: without})
+    job.turns({phase: (None, count)}, peers, run)
 
 
 _KILLED = """
@@ -145,173 +132,103 @@ os._exit(0)
 """
 
 
-def _recovery(title: str, count: int, width: int, scale: float) -> Work:
-    phase = f"recovery of {title}" if scale == 1 else f"recovery of {count:,} posts of {8 * width:,} bytes"
+def _recovery(job: Job, peers: Mapping[str, Any], title: str, count: int, width: int) -> None:
+    phase = f"recovery of {title if job.options.scale == 1 else f'{count:,} posts of {8 * width:,} bytes'}"
 
     def run(peer: Any, watch: Stopwatch) -> None:
-        clear(peer.path)
         if peer.name == US:
-            with temporary_directory(peer.folder) as logs:
-                job = [sys.executable, "-c", _KILLED, peer.path, logs, str(count), str(width)]
-                subprocess.run(job, check=True)
-                with watch(phase):
-                    peer.module.File(peer.path, "r+", recover=True, hints={"nc_burst_buf_dirname": logs}).close()
+            words = [peer.path, peer.folder, str(count), str(width)]
+            subprocess.run([sys.executable, "-c", _KILLED, *words], check=True)
+            with watch(phase):
+                peer.module.File(peer.path, "r+", recover=True, hints={"nc_burst_buf_dirname": peer.folder}).close()
             with peer.module.File(peer.path) as f:
                 check(f"{phase}, {peer.path}", f["x"][:, 0], np.arange(count))
-        else:
+        elif peer.name == "os.pwrite":
             peer.save({"x": np.ones((count, width))})
-            copy = f"{peer.path}.copy"
             with watch(phase):
                 # on stable storage, as a recovered file is
-                copy_file(peer.path, copy, durable=True)
-            clear(copy)
-        clear(peer.path)
+                copy_file(peer.path, f"{peer.path}.copy", durable=True)
+        else:
+            watch.without("has no log", phase)
 
-    without = dict.fromkeys(("h5py", "netCDF4", "scipy", "PnetCDF-Python"), "has no log")
-    return Work({phase: (8 * width * count, count)}, run, {phase: without})
+    job.turns({phase: (8 * width * count, count)}, peers, run)
 
 
 # ------------------------------------------------------------------------------------------------ logs on devices
 
-Post = Callable[[dict[str, Any]], None]
-Shapes = Mapping[str, tuple[int, ...]]
-
 TMPFS = "/dev/shm"
-CELLS = 8
-BLOCKS = 80
-UNKNOWNS = 24
-VARIABLES = 60
-REQUESTS = 20_000
-LENGTH = 40_000
+CELLS, BLOCKS, UNKNOWNS = 8, 80, 24
+VARIABLES, REQUESTS, LENGTH = 60, 20_000, 40_000
 
 
-class _LoggingPeer(PncVol):
-    """pnc_vol or h5py, with a log on some device if there is a folder for it."""
+def burst(job: Job) -> None:
+    """Post to a log on each device, and flush it."""
 
-    def __init__(self, name: str, module: Any, folder: str, logs: str | None = None, **hints: str) -> None:
-        super().__init__(name, module, folder)
-        self.logs, self.hints = logs, hints
+    def logging(name: str, folder: str, **hints: str) -> Any:
+        log = {"nc_burst_buf": "enable", "nc_burst_buf_dirname": folder, **hints}
+        return peer_of("pnc_vol", name, hints=log)
 
-    def work(self, title: str, shapes: Shapes, post: Post, watch: Stopwatch) -> None:
-        """Make a file of float64 variables, by `post` and a close; `post` gets the variables by name."""
-        clear(self.path)
-        with contextlib.nullcontext() if self.logs is None else temporary_directory(self.logs) as place:
-            log = {"nc_burst_buf": "enable", "nc_burst_buf_dirname": place, **self.hints}
-            options = {} if self.logs is None else {"hints": log}
-            f = self.module.File(self.path, "w", **options)
-            found = {name: f.create_dataset(name, shape, "f8") for name, shape in shapes.items()}
-            with watch(f"{title}, post"):
-                post(found)
-            with watch(f"{title}, flush"):
-                f.close()
-
-    def stored(self, name: str) -> Array:
-        with self.module.File(self.path, "r") as f:
-            values: Array = f[name][...]
-        return values
-
-
-def _logging_peers(folder: str) -> dict[str, Any]:
-    """Return pnc_vol without and with a log on different devices, and h5py."""
-    h5py, pnc_vol = load("h5py"), load("pnc_vol")
-    there = is_folder(REAL, TMPFS)
-    return {
-        US: _LoggingPeer("memory", pnc_vol, folder),
-        "log on tmpfs": _LoggingPeer("tmpfs", pnc_vol, folder, TMPFS) if there else f"{TMPFS} is not there",
-        "log on disk": _LoggingPeer("disk", pnc_vol, folder, folder),
-        "log on disk, synced at flushes": _LoggingPeer("synced", pnc_vol, folder, folder, nc_burst_buf_sync="flush"),
-        "h5py": h5py if isinstance(h5py, str) else _LoggingPeer("h5py", h5py, folder),
+    peers = {
+        US: peer_of("pnc_vol"),
+        "log on tmpfs": logging("tmpfs", TMPFS) if is_folder(REAL, TMPFS) else f"{TMPFS} is not there",
+        "log on disk": logging("disk", job.home),
+        "log on disk, synced at flushes": logging("synced", job.home, nc_burst_buf_sync="flush"),
+        "h5py": peer_of("h5py"),
     }
-
-
-def _burst(scale: float) -> list[Work]:
-    return [_flash(scale), _requests(scale), _lists(scale)]
-
-
-def _flash(scale: float) -> Work:
-    blocks = times(scale, BLOCKS)
+    blocks = times(job.options.scale, BLOCKS)
     values = np.random.default_rng(0).random((blocks, CELLS, CELLS, CELLS))
-    shapes = {f"u{i:02}": values.shape for i in range(UNKNOWNS)}
 
-    def post(found: dict[str, Any]) -> None:
-        for dataset in found.values():
+    def post(datasets: list[Any]) -> None:
+        for dataset in datasets:
             for i in range(blocks):
                 dataset[i] = values[i]
 
-    return _posted("FLASH-like", shapes, post, ("u07", lambda: values), UNKNOWNS * values.nbytes, UNKNOWNS * blocks)
+    _posted(job, peers, "FLASH-like", UNKNOWNS, values, post, UNKNOWNS * values.nbytes, UNKNOWNS * blocks)
+    table = _pieces(job.options.scale)
+    line, wanted = np.arange(float(LENGTH)), np.zeros(LENGTH)
+    for _, start, count in table[table[:, 0] == VARIABLES - 1].tolist():
+        wanted[start : start + count] = line[start : start + count]
+    pieces = np.random.default_rng(2).permutation(table).tolist()
 
-
-def _pieces(scale: float) -> list[tuple[int, int, int]]:
-    """Return the variable, start and count of each request: no two overlap."""
-    rng = np.random.default_rng(1)
-    each = times(scale, REQUESTS) // VARIABLES + 1
-    found = []
-    for variable in range(VARIABLES):
-        starts = np.sort(rng.choice(LENGTH // 100, min(each, LENGTH // 100), replace=False)) * 100
-        counts = rng.integers(1, 101, len(starts))
-        found += [(variable, *piece) for piece in zip(starts.tolist(), counts.tolist(), strict=True)]
-    order = rng.permutation(len(found))
-    return [found[i] for i in order]
-
-
-def _wanted(pieces: list[tuple[int, int, int]], variable: int) -> Array:
-    values = np.zeros(LENGTH)
-    for of, start, count in pieces:
-        if of == variable:
-            values[start : start + count] = np.arange(start, start + count)
-    return values
-
-
-def _requests(scale: float) -> Work:
-    pieces = _pieces(scale)
-    line = np.arange(float(LENGTH))
-    shapes = {f"v{i:02}": (LENGTH,) for i in range(VARIABLES)}
-
-    def post(found: dict[str, Any]) -> None:
-        datasets = list(found.values())
+    def post_each(datasets: list[Any]) -> None:
         for variable, start, count in pieces:
             datasets[variable][start : start + count] = line[start : start + count]
 
-    return _posted(
-        "E3SM-like",
-        shapes,
-        post,
-        ("v11", lambda: _wanted(pieces, 11)),
-        8 * sum(piece[2] for piece in pieces),
-        len(pieces),
-    )
-
-
-def _lists(scale: float) -> Work:
-    pieces = sorted(_pieces(scale))
-    line = np.arange(float(LENGTH))
-    table = np.array(pieces)
-    shapes = {f"v{i:02}": (LENGTH,) for i in range(VARIABLES)}
-
-    def post(found: dict[str, Any]) -> None:
-        for variable, dataset in enumerate(found.values()):
+    def post_lists(datasets: list[Any]) -> None:
+        for variable, dataset in enumerate(datasets):
             rows = table[table[:, 0] == variable]
             values = np.concatenate([line[start : start + count] for _, start, count in rows.tolist()])
             dataset.iput_many(rows[:, 1:2], rows[:, 2:], values)
 
-    title, wanted = "E3SM-like in lists", ("v11", lambda: _wanted(pieces, 11))
-    return _posted(
-        title, shapes, post, wanted, 8 * int(table[:, 2].sum()), VARIABLES, {"h5py": "has no lists of subarrays"}
-    )
+    nbytes = 8 * int(table[:, 2].sum())
+    _posted(job, peers, "E3SM-like", VARIABLES, wanted, post_each, nbytes, len(table))
+    peers["h5py"] = "has no lists of subarrays"
+    _posted(job, peers, "E3SM-like in lists", VARIABLES, wanted, post_lists, nbytes, VARIABLES)
+
+
+def _pieces(scale: float) -> Array:
+    """Return the variable, start and count of each request: no two overlap."""
+    rng, most = np.random.default_rng(1), LENGTH // 100
+    each = min(times(scale, REQUESTS) // VARIABLES + 1, most)
+    starts = [np.sort(rng.choice(most, each, replace=False)) * 100 for _ in range(VARIABLES)]
+    found = np.repeat(np.arange(VARIABLES), each), np.concatenate(starts), rng.integers(1, 101, VARIABLES * each)
+    return np.stack(found, axis=1)
 
 
 def _posted(
-    title: str, shapes: Shapes, post: Post, wanted: tuple[str, Callable[[], Array]], nbytes: int, requests: int,
-    without: dict[str, str] | None = None,
-) -> Work:  # fmt: skip
-    name, values = wanted
+    job: Job, peers: Mapping[str, Any], title: str, variables: int, wanted: Array, post: Callable[[list[Any]], None],
+    nbytes: int, requests: int,
+) -> None:  # fmt: skip
+    """Post to float64 variables of the shape of `wanted`, which is what the last one holds in the end."""
+    specs = {f"v{i:02}": Spec(wanted.shape, "f8") for i in range(variables)}
+    posting, flushing = f"{title}, post", f"{title}, flush"
 
-    def run(peer: _LoggingPeer, watch: Stopwatch) -> None:
-        peer.work(title, shapes, post, watch)
-        check(peer.path, peer.stored(name), values())
+    def run(peer: Any, watch: Stopwatch) -> None:
+        made = list(peer.create(specs).values())
+        with watch(posting):
+            post(made)
+        with watch(flushing):
+            peer.close()
+        check(peer.path, peer.whole([*specs][-1]), wanted)
 
-    phases = {f"{title}, post": (nbytes, requests), f"{title}, flush": (nbytes, 1)}
-    return Work(phases, run, dict.fromkeys(phases, without or {}))
-
-
-BENCHES = {"posts": Bench(installed, _posts), "burst": Bench(_logging_peers, _burst)}
+    job.turns({posting: (nbytes, requests), flushing: (nbytes, 1)}, peers, run)

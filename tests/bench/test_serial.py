@@ -21,8 +21,20 @@ SIZES = {
     "records": "0.03",
     "small": "0.01",
     "conversion": "0.0003",
+    "burst": "0.01",
+    "remote": "0.0001",
 }
-WORKS = {"io": 17, "reads": 9, "objects": 16, "posts": 11, "records": 4, "small": 6, "conversion": 4}
+WORKS = {
+    "io": 17,
+    "reads": 9,
+    "objects": 16,
+    "posts": 11,
+    "records": 4,
+    "small": 6,
+    "conversion": 4,
+    "burst": 6,
+    "remote": 4,
+}
 
 
 @pytest.mark.parametrize("name", list(SIZES))
