@@ -1,8 +1,7 @@
 """Peers do the same work with pnc_vol and other libraries, alternating: ``python -m pnc_vol.bench NAME``.
 
 ================  =================================================================================
-`measure`         the runner: peers in turns, medians, ratios, peak memory; works of one process
-`ranks`           the same on many ranks, which it starts; the slowest one's time counts
+`measure`         the runner: peers in turns, medians, ratios, peak memory; in one process and on many ranks
 `peers`           one interface to all libraries, in one process and on many ranks
 `table`           results as a table, as JSON, as a picture
 `io`              `io`: arrays, rows, small pieces, many variables; `reads`: parts of arrays
@@ -14,9 +13,8 @@
 `flash`           checkpoint and plotfiles of an adaptive mesh
 `cached`          the last three with a node-local cache: a file in each cycle, then computing
 `throttled`       a system with a slow file system in it, whose bandwidth processes share
-`e3sm`            climate variables on unstructured maps
+`e3sm`            climate variables on unstructured maps, and E3SM-IO's own program beside
 `e3sm_cases`      the variables and maps of E3SM-IO's cases
-`e3sm_peers`      peers for them alone: blobs, one MPI-IO call a flush, E3SM-IO's own program
 `create`          objects created by each rank for itself
 `remote`          columns of a variable behind a web server that is far away; threads that read one file
 `range_server`    that web server: it sends ranges of files, slowly or wrongly if that is asked for

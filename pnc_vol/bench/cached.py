@@ -139,7 +139,7 @@ def _cycles(job: Job, peer: Any, specs: Mapping[str, Spec], parts: Sequence[Part
             start = time.perf_counter()
             peer.create(specs)
             for name, at, values in parts:
-                peer.write(name, at, values)
+                peer.move("write", name, at, values)
             if isinstance(peer, PncVol):
                 # it has the statistics of the cache after the close
                 sessions.append(peer.file.id.handle.session)
@@ -154,7 +154,7 @@ def _cycles(job: Job, peer: Any, specs: Mapping[str, Spec], parts: Sequence[Part
             reader.open()
             found = [np.empty_like(values) for _, _, values in parts]
             for (name, at, _), out in zip(parts, found, strict=True):
-                reader.read(name, at, out)
+                reader.move("read", name, at, out)
             reader.flush()
             reader.close()
             for (name, _, values), out in zip(parts, found, strict=True):

@@ -76,7 +76,7 @@ def coll_perf(job: Job) -> None:
         with watch(opening):
             peer.create(block.specs)
         with watch(writing):
-            peer.write("data", block.start, block.values)
+            peer.move("write", "data", block.start, block.values)
             peer.flush()
         with watch(closing):
             peer.close()
@@ -86,7 +86,7 @@ def coll_perf(job: Job) -> None:
         with watch("open for reading"):
             peer.open()
         with watch(names[2]):
-            peer.read("data", block.start, found)
+            peer.move("read", "data", block.start, found)
             peer.flush()
         with watch("close after reading"):
             peer.close()

@@ -67,8 +67,8 @@ def create(job: Job) -> None:
     }
     phases: Phases = {what: (None, count if what != "close" else 1) for what in ("end to end", *STEPS)}
     job.turns(phases, peers, run)
-    own_dims = ", each its own" if o.own_dims else ""
-    job.report(f"{count} variables of {o.dims} dimensions{own_dims}, {o.attributes} attributes each")
+    job.report(f"{count} variables, {high - low} of rank {comm.rank}, whose descriptions the ranks exchange")
+    job.report(f"each has {o.dims} dimensions{' of its own' if o.own_dims else ''}, {o.attributes} attributes")
 
 
 def _described(o: argparse.Namespace, name: str) -> tuple[str, Spec]:

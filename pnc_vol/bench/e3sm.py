@@ -4,8 +4,8 @@ Case F is an atmosphere of 414 and 51 variables whose columns are scattered over
 MiB), case G an ocean of whole columns, case I land cells on a grid. Each variable of a record is one request of many
 runs, and every rank writes its rank into its cells; a flush completes them every ``-y`` records. Maps and lists of
 variables are read from a folder (``--data``) that has E3SM-IO's; without it, or with ``--synthetic SIZE``, they are
-made up. Layouts are compared with -x: the canonical one, blobs (one subfile for each node, or -g of them), canonical
-over the burst-buffer log or over a node-local cache. Option letters are the C program's.
+made up. Layouts are compared with -x: the canonical one, and blobs (one subfile for each node, or -g of them). Option
+letters are the C program's.
 
 Knows: each rank's part of the maps, its arrays in memory, the order of the steps. Does not know: which variables there
 are (`e3sm_cases.py`), how a library writes (`peers.py`). The C program is started by the process that starts the ranks,
@@ -41,14 +41,11 @@ from pnc_vol.system import REAL, exists, temporary_directory
 __all__ = ["arguments", "c_program", "e3sm"]
 
 Array = npt.NDArray[Any]
-Buffers = dict[tuple[str, str], Array]
 
 DATA = PurePath(__file__).parents[3] / "shared/data/e3sm"
 SIZES = {"F": 4, "G": 5, "I": 96}
-GAP = 10
-IDLE = -3  # what lies between the parts of a buffer
 FILLS = {"f8": 9.969209968386869e36, "f4": 9.969209968386869e36, "i4": -2147483647}
-LAYOUTS = ("canonical", "blob", "hdf5blob", "log", "cache")
+LAYOUTS = ("canonical", "blob", "hdf5blob")
 STEPS = ("open to close", "pre", "open", "define", "post", "flush", "close")
 VIEW = ("view, open", "view, read 50 times", "view, replay; of a file: copy")
 
@@ -57,8 +54,6 @@ def arguments(one: argparse.ArgumentParser) -> None:
     """Add E3SM-IO's letters, and where cases and maps come from."""
     one.add_argument("--case", choices=["F", "G", "I"], default="F", help="F")
     one.add_argument("-j", "--floats", action="store_true", help="store float instead of double (F, I)")
-    about = f"memory of the variables {GAP} elements apart, not end to end"
-    one.add_argument("-m", "--apart", action="store_true", help=about)
     one.add_argument("-u", "--fill", action="store_true", help="fill cells that no rank writes")
     one.add_argument("-f", "--file", type=int, choices=[0, 1, -1], default=-1, help="h0 only, h1 only, both (-1)")
     one.add_argument("-r", "--records", type=int, default=1, help="records of F h1, G and I h0 (1)")
@@ -66,7 +61,6 @@ def arguments(one: argparse.ArgumentParser) -> None:
     about = "layouts of pnc_vol (canonical)"
     one.add_argument("-x", "--layouts", nargs="+", choices=LAYOUTS, default=["canonical"], help=about)
     one.add_argument("-g", "--subfiles", type=int, default=0, help="subfiles of blobs (0: one for each node)")
-    one.add_argument("-s", "--io-stride", type=int, default=1, help="every n-th rank writes, the others wait (1)")
     one.add_argument("-i", "--read", action="store_true", help="the read test, too: each rank reads what it wrote")
     about = "open, read and replay what blobs wrote, beside a file and a copy"
     one.add_argument("--view", action="store_true", help=about)
@@ -177,43 +171,25 @@ class _Setup:
             found[v.name] = Spec(self.shape(file, v), v.dtype, v.dims, attrs, fill, file.is_record(v), owned)
         return found
 
-    def buffers(self, value: int, gap: int) -> tuple[Buffers, list[Array]]:
-        """Return an array of `value` for each variable that has a map, as in a program's memory, and the memory of all.
-
-        Numbers are double or int, as in the C program. Arrays of a file and type are parts of one block of memory, one
-        behind the other, `gap` elements apart.
-        """
-        found: Buffers = {}
-        blocks = []
-        for file in self.files:
-            for kind in "if":
-                variables = [v for v in file.variables if v.number and np.dtype(v.dtype).kind == kind]
-                sizes = [self.parts[v.number - 1].cells for v in variables]
-                blocks.append(np.full(sum(sizes) + gap * len(variables), IDLE, "i4" if kind == "i" else "f8"))
-                at = 0
-                for variable, size in zip(variables, sizes, strict=True):
-                    found[file.name, variable.name] = part = blocks[-1][at : at + size]
-                    part[...] = value
-                    at += size + gap
-        return found, blocks
+    def buffers(self, value: int) -> dict[tuple[str, str], Array]:
+        """Return an array of `value` for each variable that has a map; numbers are double or int, as in C."""
+        return {
+            (file.name, v.name): np.full(self.parts[v.number - 1].cells, value, np.promote_types(v.dtype, "i4"))
+            for file in self.files
+            for v in file.variables
+            if v.number
+        }
 
 
 def _peers(job: Job) -> dict[str, Any]:
     """Return peers by name; for those that cannot be had, the reason."""
-    o, sets = job.options, {"subfiles": job.options.subfiles}
-    ways: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "canonical": ({}, {}),
-        "blob": ({}, {"layout": "blob", **sets}),
-        "hdf5blob": ({}, {"layout": "hdf5blob", **sets}),
-        "log": ({"nc_burst_buf": "enable", "nc_burst_buf_dirname": job.home}, {}),
-        "cache": ({"e10_cache": "enable", "e10_cache_path": job.home}, {}),
-    }
+    o = job.options
     found: dict[str, Any] = {}
     for layout in o.layouts:
-        hints, options = ways[layout]
+        options = {} if layout == "canonical" else {"layout": layout, "subfiles": o.subfiles}
         # the first is what the others are compared with
         name = f"pnc_vol {layout}" if found else US
-        found[name] = peer_of("pnc_vol", name, job.comm, hints={**o.hints, **hints}, **options)
+        found[name] = peer_of("pnc_vol", name, job.comm, hints=o.hints, **options)
     common, name = on_ranks(job.comm, hints=o.hints), "MPI.File collective"
     found |= {name: common[name] for name in ("pnc_vol posix", "PnetCDF-Python")}
     found[name] = "-u: has no fill values" if o.fill else peer_of("MPI.File", name, job.comm, posting=True)
@@ -228,12 +204,7 @@ def _peers(job: Job) -> dict[str, Any]:
 
 def e3sm(job: Job) -> None:
     """Time from open to close, in total and by step, for every peer."""
-    o, stride = job.options, max(1, job.options.io_stride)
-    if stride > 1:
-        writers = job.comm.Split(job.comm.rank % stride > 0, job.comm.rank)
-        if job.comm.rank % stride:
-            return
-        job = job.among(writers)
+    o = job.options
     setup = _Setup(job)
     moved = (sum(setup.nbytes), sum(setup.requests))
     steps = [*STEPS, *(f"read, {step}" for step in STEPS if o.read and step != "define"), *(VIEW if o.view else ())]
@@ -245,9 +216,9 @@ def e3sm(job: Job) -> None:
         suffix += "" if peer.name == US else f".{peer.name.replace(' ', '_')}"
         paths = [f"{root}{file.name[1:] if len(file.name) == 4 else ''}{suffix}" for file in setup.files]
         _remove(job, paths)
-        _write(o, setup, peer, paths, watch)
+        _access("write", o, setup, peer, paths, watch)
         if o.read:
-            _read(o, setup, peer, paths, watch)
+            _access("read", o, setup, peer, paths, watch)
         if o.view and isinstance(peer, PncVol):
             _look(setup, paths[0], watch)
         elif o.view:
@@ -273,85 +244,58 @@ def _remove(job: Job, paths: Sequence[str]) -> None:
     wait_asleep(job.comm)
 
 
-def _prepared(setup: _Setup, peer: Any) -> None:
-    for part in setup.parts:
-        part.prepare(blobs="layout" in peer.options)
-
-
-def _write(o: Any, setup: _Setup, peer: Any, paths: Sequence[str], watch: Stopwatch) -> None:
-    """Write fixed variables, then records, with a flush every so many."""
-    values, _ = setup.buffers(setup.rank, GAP if o.apart else 0)
-    with watch("open to close"):
+def _access(how: str, o: Any, setup: _Setup, peer: Any, paths: Sequence[str], watch: Stopwatch) -> None:
+    """Write fixed variables, then records, with a flush every so many; or read what this rank wrote, and compare it."""
+    reads, prefix = how == "read", "read, " if how == "read" else ""
+    values = setup.buffers(-1 if reads else setup.rank)
+    with watch(f"{prefix}open to close"):
         for file, peer.path in zip(setup.files, paths, strict=True):
-            with watch.part("pre"):
-                _prepared(setup, peer)
+            with watch.part(f"{prefix}pre"):
+                for part in setup.parts:
+                    part.prepare(blobs="layout" in peer.options)
                 specs = setup.specs(file)
-            with watch.part("open"):
-                peer.new()
-            with watch.part("define"):
-                dims = {name: None if n is None else setup.lengths.get(name, n) for name, n in file.dims.items()}
-                peer.define(specs, file.attrs, dims)
-                peer.enddef()
-            with watch.part("post"):
-                _post(setup, peer, file, None, values)
+            if reads and not peer.is_netcdf:
+                peer.define(specs)
+            with watch.part(f"{prefix}open"):
+                peer.open() if reads else peer.new()
+            if not reads:
+                with watch.part("define"):
+                    dims = {name: None if n is None else setup.lengths.get(name, n) for name, n in file.dims.items()}
+                    peer.define(specs, file.attrs, dims)
+                    peer.enddef()
             records = setup.records_of(file)
-            every = o.flush_every if o.flush_every > 0 else records
-            for record in range(records):
-                with watch.part("post"):
-                    peer.begin_record(record)
-                    _post(setup, peer, file, record, values)
-                if (record + 1) % every == 0 or record + 1 == records:
-                    with watch.part("flush"):
+            for record in (None, *range(records)):
+                with watch.part(f"{prefix}post"):
+                    _post(how, setup, peer, file, record, values)
+                if record is not None and (record + 1 == records or (record + 1) % o.flush_every == 0 < o.flush_every):
+                    with watch.part(f"{prefix}flush"):
                         peer.flush()
-            with watch.part("close"):
+            with watch.part(f"{prefix}close"):
                 peer.close()
+    for (file_name, name), found in values.items():
+        if not bool((found == setup.rank).all()):
+            raise AssertionError(f"{file_name}: rank {setup.rank} does not read of {name} what it wrote")
 
 
-def _post(setup: _Setup, peer: Any, file: CaseFile, record: int | None, values: Buffers) -> None:
+def _post(how: str, setup: _Setup, peer: Any, file: CaseFile, record: int | None, values: Any) -> None:
     """Post all variables of a record, or (None) those without records; what has no map is written by rank 0."""
+    if record is not None and how == "write":
+        peer.begin_record(record)
     for v in file.variables:
         if file.is_record(v) != (record is not None):
             continue
         if v.number:
-            peer.write_runs(v.name, *setup.parts[v.number - 1].places(record), values[file.name, v.name])
-        elif setup.rank == 0:
+            peer.runs(how, v.name, *setup.parts[v.number - 1].places(record), values[file.name, v.name])
+        elif setup.rank == 0 and how == "write":
             shape = setup.shape(file, v)
             shape = shape if record is None else (1, *shape[1:])
             start = (record or 0, *(0,) * (len(shape) - 1)) if shape else ()
-            peer.write(v.name, start, np.full(shape, _value_of(v.dtype), v.dtype))
+            peer.move("write", v.name, start, np.full(shape, _value_of(v.dtype), v.dtype))
 
 
 def _value_of(dtype: Any) -> Any:
     """Return what rank 0 writes: its number, or a letter."""
     return b"a" if np.dtype(dtype).kind == "S" else 0
-
-
-def _read(o: Any, setup: _Setup, peer: Any, paths: Sequence[str], watch: Stopwatch) -> None:
-    """Each rank reads what it wrote, all variables of a record in one flush, and compares it afterwards."""
-    found, blocks = setup.buffers(-1, GAP if o.apart else 0)
-    with watch("read, open to close"):
-        for file, peer.path in zip(setup.files, paths, strict=True):
-            with watch.part("read, pre"):
-                _prepared(setup, peer)
-            if not peer.is_netcdf:
-                peer.define(setup.specs(file))
-            with watch.part("read, open"):
-                peer.open()
-            for record in range(setup.records_of(file)):
-                with watch.part("read, post"):
-                    for v in (v for v in file.variables if v.number and (file.is_record(v) or not record)):
-                        places = setup.parts[v.number - 1].places(record if file.is_record(v) else None)
-                        peer.read_runs(v.name, *places, found[file.name, v.name])
-                with watch.part("read, flush"):
-                    peer.flush()
-            with watch.part("read, close"):
-                peer.close()
-    for (file_name, name), values in found.items():
-        if not bool((values == setup.rank).all()):
-            raise AssertionError(f"{file_name}: rank {setup.rank} does not read of {name} what it wrote")
-    between = sum(block.size for block in blocks) - sum(part.size for part in found.values())
-    if sum(int((block == IDLE).sum()) for block in blocks) != between:
-        raise AssertionError(f"rank {setup.rank}: reading changed memory between the arrays")
 
 
 def _verify(setup: _Setup, file: CaseFile, peer: Any) -> None:
@@ -426,9 +370,9 @@ def c_program(o: argparse.Namespace, launcher: Sequence[str]) -> Iterator[str]:
     launcher : sequence of str, the command that starts a program on all ranks, of the MPI that both use.
     """
     program, maps = shutil.which(PROGRAM), o.data / f"map_{o.case.lower()}_case_16p.nc"
-    if program is None or o.synthetic or o.io_stride > 1 or not exists(REAL, maps):
+    if program is None or o.synthetic or not exists(REAL, maps):
         return
-    letters = [letter for letter, given in (("-j", o.floats), ("-m", o.apart), ("-u", o.fill)) if given]
+    letters = [letter for letter, given in (("-j", o.floats), ("-u", o.fill)) if given]
     numbers = ["-f", o.file, "-r", o.records, "-y", o.flush_every, "-e", 1]
     for layout in [one for one in ("canonical", "blob") if one in o.layouts]:
         found = []

@@ -120,7 +120,7 @@ def flash(job: Job) -> None:
                     peer.create(specs[kind], mesh.attributes())
                 with watch.part(f"{kind}, unknowns"):
                     for name, start, part in mesh.contents(kind):
-                        peer.write(name, start, part)
+                        peer.move("write", name, start, part)
                         if o.blocking and not o.independent:
                             peer.flush()
                     peer.flush()
@@ -141,7 +141,7 @@ def _verify(mesh: _Mesh, peer: Any, kind: str, specs: dict[str, Spec]) -> None:
     peer.open()
     parts = [(name, start, np.full(part.shape, -7, part.dtype), part) for name, start, part in mesh.contents(kind)]
     for name, start, out, _ in parts:
-        peer.read(name, start, out)
+        peer.move("read", name, start, out)
     peer.flush()
     peer.close()
     for name, _, out, part in parts:

@@ -66,7 +66,7 @@ def _big(job: Job, peers: Mapping[str, Any], n: int) -> None:
         # its pages are there: what a program has that reads one step after another
         out = np.full_like(x, -1)
         with watch(into):
-            peer.load_into({"x": out})
+            peer.load({"x": out}, "into")
         check(f"{into}, {peer.path}", out, x)
 
     job.turns(dict.fromkeys((written, read, into), (8 * n, 1)), peers, run)
@@ -87,7 +87,7 @@ def _filled(job: Job, peers: Mapping[str, Any], n: int) -> None:
             with watch(phase):
                 peer.create({"x": Spec(x.shape, x.dtype, fill=fill)})
                 for low in range(0, n, step):
-                    peer.write("x", (low,), x[low : low + step])
+                    peer.move("write", "x", (low,), x[low : low + step])
                 peer.close()
             check(f"{phase}, {peer.path}", peer.whole("x"), x)
 
@@ -120,7 +120,8 @@ def _one_by_one(job: Job, peers: Mapping[str, Any], title: str, spec: Spec, data
                     peer.open()
                 if way.endswith("runs"):
                     starts = np.array([[at.start] for at in index])
-                    getattr(peer, way)("x", starts, np.full((len(rows), 1), rows.shape[1]), out)
+                    how = "write" if writes else "read"
+                    peer.runs(how, "x", starts, np.full((len(rows), 1), rows.shape[1]), out)
                 else:
                     peer.each(way, places, out)
                 peer.close()
@@ -220,7 +221,7 @@ def _read_parts(
         if not exists(REAL, peer.path):
             peer.create(specs)
             for name, x in values().items():
-                peer.write(name, (0,) * x.ndim, x)
+                peer.move("write", name, (0,) * x.ndim, x)
             peer.close()
         opened = peer.open()
         found = {name: opened[name] for name in specs}

@@ -99,11 +99,10 @@ class _Pattern:
         if o.V:
             starts = np.stack([rows, 0 * rows, 0 * rows], axis=1)
             counts = np.broadcast_to(np.array([1, self.transfers, self.transfer]), starts.shape)
-            (peer.read_runs if reads else peer.write_runs)("data_var", starts, counts, values)
+            peer.runs("read" if reads else "write", "data_var", starts, counts, values)
             return
-        move = peer.read if reads else peer.write
         for i, (s, j) in enumerate(self.order.tolist(), 1):
-            move("data_var", (int(rows[s]), j, 0), values[s : s + 1, j : j + 1])
+            peer.move("read" if reads else "write", "data_var", (int(rows[s]), j, 0), values[s : s + 1, j : j + 1])
             if o.compute and not reads and i % self.transfers == 0:
                 time.sleep(o.compute)
             if o.c:

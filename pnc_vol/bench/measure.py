@@ -183,12 +183,6 @@ class Job:
         self.results: list[Result] = []
         self._number = 0
 
-    def among(self, comm: Any) -> Job:
-        """Return the same for fewer ranks; the report and the results are one."""
-        job = Job(self.options, self.home, comm)
-        job.lines, job.results = self.lines, self.results
-        return job
-
     def report(self, text: str) -> None:
         """Add a line to the report that comes before the table."""
         self.lines.append(text)

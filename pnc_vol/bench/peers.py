@@ -10,9 +10,9 @@ Rules
 2. All are a `Peer`. How a library makes, opens and defines is in a table (`Calls`); a class differs in how it moves
    data. What it cannot do is not in `ways`, and a work leaves it out.
 3. Loops over many small writes are here and call the library itself: a call more would be measured with them.
-4. On many ranks `create`, `open`, `flush` and `close` are called by all of them; `write` and `read` as often on every
-   rank, perhaps of nothing. Data are in the file, or in the arrays, after `flush`. A peer writes at `write` what its
-   library cannot post.
+4. On many ranks `create`, `open`, `flush` and `close` are called by all of them; `move` as often on every rank, perhaps
+   of nothing. Data are in the file, or in the arrays, after `flush`. A peer moves at once what its library cannot
+   post.
 5. The raw peers keep native bytes, without a header, records interleaved: they are the limit, not a format.
 """
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,11 +67,6 @@ def load(name: str) -> Any:
         if isinstance(error, ModuleNotFoundError) and error.name == name.partition(".")[0]:
             return f"{name} is not installed"
         return f"{name} cannot be imported: {error}"
-
-
-def _index(start: Place, shape: tuple[int, ...]) -> Any:
-    """Return the index of a subarray."""
-    return tuple(slice(at, at + n) for at, n in zip(start, shape, strict=True))
 
 
 def nbytes_of(specs: Specs) -> int:
@@ -148,25 +143,29 @@ class Peer:
         self.variables = self.calls.variables(self.file)
         return self.variables
 
-    def write(self, name: str, start: Place, values: Array) -> None:
-        """Write a subarray of `values`' shape, of nothing if its size is 0."""
+    def move(self, how: str, name: str, start: Place, values: Array) -> None:
+        """Write ("write") or read a subarray of `values`' shape, of nothing if its size is 0."""
         if values.size or self.collective:
-            self.variables[name][_index(start, values.shape)] = values
+            at = tuple(slice(first, first + n) for first, n in zip(start, values.shape, strict=True))
+            if how == "write":
+                self.variables[name][at] = values
+            else:
+                values[...] = self.variables[name][at]
 
-    def read(self, name: str, start: Place, out: Array) -> None:
-        """Read a subarray into `out`."""
-        if out.size or self.collective:
-            out[...] = self.variables[name][_index(start, out.shape)]
+    def runs(self, how: str, name: str, starts: Array, counts: Array, values: Array) -> None:
+        """Move many subarrays by one description; `values` are those of all, one behind the other."""
+        flat, at = values.reshape(-1), 0
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            n = math.prod(count)
+            self.move(how, name, tuple(start), flat[at : at + n].reshape(count))
+            at += n
 
-    def write_runs(self, name: str, starts: Array, counts: Array, values: Array) -> None:
-        """Write many subarrays by one description; `values` are those of all, one behind the other."""
-        for start, one in _subarrays(starts, counts, values):
-            self.write(name, start, one)
-
-    def read_runs(self, name: str, starts: Array, counts: Array, out: Array) -> None:
-        """Read many subarrays into `out` by one description."""
-        for start, one in _subarrays(starts, counts, out):
-            self.read(name, start, one)
+    def all(self, how: str, name: str, values: Array) -> None:
+        """Move all of a variable; "into" reads without an array of the library's own, if it has such a call."""
+        if how == "write":
+            self.variables[name][:] = values
+        else:
+            values[...] = self.variables[name][:]
 
     def begin_record(self, record: int) -> None:
         """Do what must be done before the first write of a record."""
@@ -195,31 +194,19 @@ class Peer:
         self.close()
         return found
 
-    def put(self, name: str, values: Array) -> None:
-        """Write all of a variable."""
-        self.variables[name][:] = values
-
-    def take(self, name: str, out: Array) -> None:
-        """Read all of a variable."""
-        out[...] = self.variables[name][:]
-
     def save(self, values: Mapping[str, Array]) -> None:
         """Make a file of whole variables, and close it."""
         self.create({name: Spec(one.shape, one.dtype) for name, one in values.items()})
         for name, one in values.items():
-            self.put(name, one)
+            self.all("write", name, one)
         self.close()
 
-    def load(self, out: Mapping[str, Array]) -> None:
+    def load(self, out: Mapping[str, Array], how: str = "read") -> None:
         """Read whole variables into arrays, from the opening to the close."""
         self.open()
         for name, one in out.items():
-            self.take(name, one)
+            self.all(how, name, one)
         self.close()
-
-    def load_into(self, out: Mapping[str, Array]) -> None:
-        """Do as `load` does, without an array of the library's own where it has such a call."""
-        self.load(out)
 
     def places(self, index: Sequence[int | slice], values: Array) -> Any:
         """Prepare what `each` needs of the places of rows (int) or of pieces (slice)."""
@@ -242,14 +229,6 @@ class Peer:
     def set_attribute(self, name: str, key: str, value: Any) -> None:
         """Change an attribute of a variable."""
         self.calls.put(self.variables[name], key, value)
-
-
-def _subarrays(starts: Array, counts: Array, values: Array) -> Iterator[tuple[Place, Array]]:
-    flat, at = values.reshape(-1), 0
-    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-        n = math.prod(count)
-        yield tuple(start), flat[at : at + n].reshape(count)
-        at += n
 
 
 class H5py(Peer):
@@ -276,11 +255,11 @@ class H5py(Peer):
             for name, one in values.items():
                 f.create_dataset(name, data=one)
 
-    def load_into(self, out: Mapping[str, Array]) -> None:
-        self.open()
-        for name, one in out.items():
-            self.variables[name].read_direct(one)
-        self.close()
+    def all(self, how: str, name: str, values: Array) -> None:
+        if how == "into":
+            self.variables[name].read_direct(values)
+        else:
+            super().all(how, name, values)
 
     def append(self, x: Any, record: int, row: Array) -> None:
         x.resize(record + 1, axis=0)
@@ -292,33 +271,32 @@ class PncVol(H5py):
 
     ways = H5py.ways | {"post", "request", "runs"}
     record = 0
+    specs: Specs = _NONE
 
     def define(self, specs: Specs, attrs: Mapping[str, Any] = _NONE, dims: Mapping[str, int | None] = _NONE) -> None:
         self.specs = specs
         super().define(specs, attrs, dims)
 
-    def write(self, name: str, start: Place, values: Array) -> None:
+    def move(self, how: str, name: str, start: Place, values: Array) -> None:
+        if how == "read":
+            if values.size:
+                at = tuple(slice(first, first + n) for first, n in zip(start, values.shape, strict=True))
+                self.variables[name].iget(at, values)
+            return
         if values.dtype == "S1":
             start, values = start[:-1], values.view(f"S{values.shape[-1]}")[..., 0]
-        if values.size:
-            self.variables[name][_index(start, values.shape)] = values
-
-    def read(self, name: str, start: Place, out: Array) -> None:
-        if out.size:
-            self.variables[name].iget(_index(start, out.shape), out)
+        super().move(how, name, start, values)
 
     def begin_record(self, record: int) -> None:
         self.record = record
 
-    def write_runs(self, name: str, starts: Array, counts: Array, values: Array) -> None:
-        spec, x = self.specs[name], self.variables[name]
-        if spec.decomposition is None:
-            x.iput_many(starts, counts, values if values.ndim == 1 else values.reshape(-1))
-        else:
+    def runs(self, how: str, name: str, starts: Array, counts: Array, values: Array) -> None:
+        spec, x = self.specs.get(name), self.variables[name]
+        if how == "write" and spec is not None and spec.decomposition is not None:
             x.iput((self.record, spec.decomposition) if spec.grows else spec.decomposition, values)
-
-    def read_runs(self, name: str, starts: Array, counts: Array, out: Array) -> None:
-        self.variables[name].iget_many(starts, counts, out if out.ndim == 1 else out.reshape(-1))
+        else:
+            move = x.iput_many if how == "write" else x.iget_many
+            move(starts, counts, values if values.ndim == 1 else values.reshape(-1))
 
     def flush(self, *, durable: bool = False) -> None:
         self.file.flush(durable=durable)
@@ -360,43 +338,36 @@ class PnetCDF(Peer):
         for name in self.filled:
             self.variables[name].fill_rec(record)
 
-    def write(self, name: str, start: Place, values: Array) -> None:
+    def move(self, how: str, name: str, start: Place, values: Array) -> None:
         if values.size:
             # a scalar has neither start nor count
-            self._kept.append(np.ascontiguousarray(values))
             at = {"start": start, "count": values.shape} if values.ndim else {}
-            self.variables[name].iput_var(self._kept[-1], **at)
+            if how == "write":
+                values = np.ascontiguousarray(values)
+                self._kept.append(values)
+            x = self.variables[name]
+            (x.iput_var if how == "write" else x.iget_var)(values, **at)
 
-    def read(self, name: str, start: Place, out: Array) -> None:
-        if out.size:
-            self.variables[name].iget_var(out, start=start, count=out.shape)
+    def all(self, how: str, name: str, values: Array) -> None:
+        x = self.variables[name]
+        (x.iput_var if how == "write" else x.iget_var)(values)
 
-    def put(self, name: str, values: Array) -> None:
-        self.variables[name].iput_var(values)
+    def runs(self, how: str, name: str, starts: Array, counts: Array, values: Array) -> None:
+        from mpi4py import MPI
 
-    def take(self, name: str, out: Array) -> None:
-        self.variables[name].iget_var(out)
-
-    def write_runs(self, name: str, starts: Array, counts: Array, values: Array) -> None:
-        values = np.ascontiguousarray(values).reshape(-1)
-        if name in self._lent:
+        values = np.ascontiguousarray(values).reshape(-1) if how == "write" else values.reshape(-1)
+        if how == "write" and name in self._lent:
             # a second request of the same array before a wait
             values = values.copy()
         self._lent.add(name)
-        self._runs(self.variables[name].iput_varn, starts, counts, values)
-
-    def read_runs(self, name: str, starts: Array, counts: Array, out: Array) -> None:
-        self._runs(self.variables[name].iget_varn, starts, counts, out.reshape(-1))
-
-    def _runs(self, call: Callable[..., Any], starts: Array, counts: Array, values: Array) -> None:
-        from mpi4py import MPI
-
         counts = np.ascontiguousarray(counts)
         self._kept += [starts, counts, values]
         # without a type PnetCDF takes the bytes of numbers in memory for what the file holds
         kind = {"f8": MPI.DOUBLE, "i4": MPI.INT}.get(values.dtype.str[1:])
+        x = self.variables[name]
         if len(starts):
-            call(values, len(starts), starts, counts, *(() if kind is None else (values.size, kind)))
+            more = () if kind is None else (values.size, kind)
+            (x.iput_varn if how == "write" else x.iget_varn)(values, len(starts), starts, counts, *more)
 
     def flush(self, *, durable: bool = False) -> None:
         self.file.wait_all()
@@ -482,23 +453,21 @@ class Raw(Peer):
     def native(self, got: Any) -> Any:
         return [np.array(x) for x in got] if isinstance(got, list) else np.array(got)
 
-    def write(self, name: str, start: Place, values: Array) -> None:
-        for at, run in self._runs(name, start, np.ascontiguousarray(values)):
-            swapped = self.options.get("swapped")
-            write_all(REAL, self.file, run.view(values.dtype).byteswap().view("u1").data if swapped else run.data, at)
-
-    def read(self, name: str, start: Place, out: Array) -> None:
-        for at, run in self._runs(name, start, out):
+    def move(self, how: str, name: str, start: Place, values: Array) -> None:
+        swapped = self.options.get("swapped")
+        for at, run in self._runs(name, start, np.ascontiguousarray(values) if how == "write" else values):
+            if how == "write":
+                run = run.view(values.dtype).byteswap().view("u1") if swapped else run
+                write_all(REAL, self.file, run.data, at)
+                continue
             read_at(REAL, self.file, run.data, at)
-            if self.options.get("swapped"):
+            if swapped:
                 # while it is in the cache
-                run.view(out.dtype).byteswap(inplace=True)
+                run.view(values.dtype).byteswap(inplace=True)
 
-    def put(self, name: str, values: Array) -> None:
-        write_all(REAL, self.file, values.data.cast("B"), self.layout[name][1])
-
-    def take(self, name: str, out: Array) -> None:
-        read_at(REAL, self.file, out.data.cast("B"), self.layout[name][1])
+    def all(self, how: str, name: str, values: Array) -> None:
+        move: Callable[..., Any] = write_all if how == "write" else read_at
+        move(REAL, self.file, values.data.cast("B"), self.layout[name][1])
 
     def _runs(self, name: str, start: Place, values: Array) -> list[tuple[int, Any]]:
         """Return the offset in the file and bytes of each contiguous run of a subarray."""
@@ -527,7 +496,7 @@ class Raw(Peer):
     def get(self, name: str) -> Any:
         spec = self.layout[name][0]
         found = np.zeros(spec.shape, spec.dtype)
-        Raw.read(self, name, (0,) * found.ndim, found)
+        Raw.move(self, "read", name, (0,) * found.ndim, found)
         return found
 
     def places(self, index: Sequence[int | slice], values: Array) -> Any:
@@ -541,7 +510,7 @@ class Raw(Peer):
             move(REAL, self.file, row.data.cast("B"), at)
 
 
-class MpiFile(Raw):
+class MpiFilePeer(Raw):
     """mpi4py's `MPI.File`: a file type for each subarray, written together or by each rank alone; `module` is MPI.
 
     Runs are posted, and move at the flush with one file type and one call, collective on all ranks; with the option
@@ -556,46 +525,34 @@ class MpiFile(Raw):
 
     def _begin(self, mode: int) -> None:
         self.file = self.module.File.Open(self.comm, self.path, mode)
-        self._put = self.file.Write_all if self.collective else self.file.Write
-        self._take = self.file.Read_all if self.collective else self.file.Read
+        write, read = (
+            (self.file.Write_all, self.file.Read_all) if self.collective else (self.file.Write, self.file.Read)
+        )
+        self._calls = {"write": write, "read": read}
         self._posted: list[tuple[Array, Array, Array, Array | None]] = []
         """Offsets and lengths in the file, bytes as the file has them, and where values that are read go."""
 
     def enddef(self) -> None:
         self.file.Set_size(self.nbytes)
 
-    def _move(self, name: str, start: Place, values: Array, call: Callable[[Any], None]) -> None:
-        spec, begin, _ = self.layout[name]
-        byte, size = self.module.BYTE, values.itemsize
-        kind = (
-            byte.Dup()
-            if not values.size
-            else byte.Create_subarray([*spec.shape, size], [*values.shape, size], [*start, 0])
-        )
-        self.file.Set_view(begin, byte, kind.Commit())
-        call([values, values.nbytes, byte])
+    def move(self, how: str, name: str, start: Place, values: Array) -> None:
+        if self.options.get("posting"):
+            self.runs(how, name, np.array([start]), np.array([values.shape]), values)
+            return
+        values = np.ascontiguousarray(values) if how == "write" else values
+        (spec, begin, _), byte, size = self.layout[name], self.module.BYTE, values.itemsize
+        sizes = [*spec.shape, size], [*values.shape, size], [*start, 0]
+        kind = (byte.Create_subarray(*sizes) if values.size else byte.Dup()).Commit()
+        self.file.Set_view(begin, byte, kind)
+        self._calls[how]([values, values.nbytes, byte])
         kind.Free()
 
-    def write(self, name: str, start: Place, values: Array) -> None:
-        if self.options.get("posting"):
-            self.write_runs(name, np.array([start]), np.array([values.shape]), values)
-        else:
-            self._move(name, start, np.ascontiguousarray(values), self._put)
-
-    def read(self, name: str, start: Place, out: Array) -> None:
-        self._move(name, start, out, self._take)
-
-    def write_runs(self, name: str, starts: Array, counts: Array, values: Array) -> None:
-        self._post(name, starts, counts, np.ascontiguousarray(values, self.layout[name][0].dtype), None)
-
-    def read_runs(self, name: str, starts: Array, counts: Array, out: Array) -> None:
-        self._post(name, starts, counts, np.empty(out.shape, self.layout[name][0].dtype), out)
-
-    def _post(self, name: str, starts: Array, counts: Array, stored: Array, out: Array | None) -> None:
-        _, begin, strides = self.layout[name]
+    def runs(self, how: str, name: str, starts: Array, counts: Array, values: Array) -> None:
+        spec, begin, strides = self.layout[name]
+        stored = np.ascontiguousarray(values, spec.dtype) if how == "write" else np.empty(values.shape, spec.dtype)
         offsets = begin + (starts * strides).sum(axis=1, dtype=np.int64)
         lengths = np.prod(counts, axis=1, dtype=np.int64) * stored.itemsize
-        self._posted.append((offsets, lengths, stored.reshape(-1), out))
+        self._posted.append((offsets, lengths, stored.reshape(-1), None if how == "write" else values))
 
     def flush(self, *, durable: bool = False) -> None:
         if self._posted or self.options.get("posting"):
@@ -619,7 +576,8 @@ class MpiFile(Raw):
         kind = byte.Create_hindexed(lengths.tolist(), offsets.tolist()).Commit()
         self.file.Set_view(0, byte, kind)
         packed = stored[places]
-        (self._take if self.file.Get_amode() & self.module.MODE_RDONLY else self._put)([packed, packed.nbytes, byte])
+        how = "read" if self.file.Get_amode() & self.module.MODE_RDONLY else "write"
+        self._calls[how]([packed, packed.nbytes, byte])
         kind.Free()
         stored[places] = packed
         at = 0
@@ -769,7 +727,7 @@ _LIBRARIES: dict[str, tuple[str, type[Peer], Calls | None, dict[str, Any]]] = {
     "os.pwrite": ("os", Raw, None, {}),
     "swapped os.pwrite": ("os", Raw, None, {"swapped": True}),
     "numpy.memmap": ("numpy", Raw, None, {"mapped": True}),
-    "MPI.File": ("mpi4py.MPI", MpiFile, None, {}),
+    "MPI.File": ("mpi4py.MPI", MpiFilePeer, None, {}),
 }
 LIBRARIES = ("pnc_vol", "h5py", "netCDF4", "scipy", "PnetCDF-Python")
 

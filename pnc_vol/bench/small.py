@@ -148,7 +148,7 @@ def _interleaved(job: Job, peers: Mapping[str, Any], count: int, every: int) -> 
         found = np.zeros_like(values)
         out = dict(zip(specs, found, strict=True))
         with watch(read):
-            peer.load_into(out)
+            peer.load(out, "into")
         check(f"{read}, {peer.path}", found, values)
 
     size = 8 * VARIABLES * count * WIDTH
