@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api import paths
 from pnc_vol.api.copied_references import BLOCK_BYTES, refers
-from pnc_vol.api.hdf5_files import is_sound, of_scales
+from pnc_vol.api.hdf5_files import admit, is_sound, of_scales, with_rows
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, SoftLink, class_of
 from pnc_vol.errors import OperationError
 from pnc_vol.extents.blocks import blocks
+from pnc_vol.optional import require_h5py
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class _Copy:
         made = group.create_dataset_like(name, source, track_times=None)
         if source.shape is not None:
             for block in blocks(source.shape, max(source.dtype.itemsize, 1), BLOCK_BYTES):
-                made[block] = source[block]
+                made[block] = with_rows(source[block], source.dtype, source.shape)
         self.scaled.append((source, made))
         return made
 
@@ -90,6 +91,8 @@ class _Copy:
                 self.left_out.append(f"{source.name}@{name}")
                 continue
             value = source.attrs[name]
+            if found.shape is not None:
+                value = with_rows(value, found.dtype, found.shape)
             made.attrs.create(name, value, dtype=None if found.shape is None else found.dtype)
 
     def finish(self) -> None:
@@ -125,6 +128,8 @@ def copy_foreign(
     with_attrs: bool,
 ) -> None:
     """Copy an object of the real h5py as `Group.copy` does; see there for the arguments and the errors."""
+    # it may come from a file that h5py has opened without us
+    admit(require_h5py("Copying from an HDF5 file"))
     target = group
     if isinstance(dest, class_of("group")):
         target, dest = dest, name or posixpath.basename(source.name)

@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 import errno
+import functools
 import inspect
 import os
 import re
@@ -25,13 +26,14 @@ from pnc_vol.api.arguments import is_file_object
 from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink, class_of
 from pnc_vol.disk.signature import HDF5, HDF5_SIGNATURE, kind_of
+from pnc_vol.mapping.composite import ragged_base
 from pnc_vol.mapping.dtypes import check_ref_dtype, check_string_dtype, check_vlen_dtype
 from pnc_vol.mapping.references import Reference, RegionReference
 from pnc_vol.optional import is_patched, require_h5py
 from pnc_vol.settings import options
 from pnc_vol.system import REAL
 
-__all__ = ["instead", "is_foreign", "is_hdf5", "is_sound", "of_scales", "open_as_is", "open_hdf5"]
+__all__ = ["admit", "instead", "is_foreign", "is_hdf5", "is_sound", "of_scales", "open_as_is", "open_hdf5", "with_rows"]
 
 _H5PY = frozenset(
     ("libver", "userblock_size", "swmr", "rdcc_nslots", "rdcc_nbytes", "rdcc_w0", "track_order", "page_buf_size",
@@ -81,6 +83,45 @@ def of_scales(dataset: Any) -> frozenset[str]:
     return frozenset(made | {"CLASS", "NAME"} if dataset.is_scale else made)
 
 
+def with_rows(values: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    """Return what h5py has read, with the right numbers in rows of varying length.
+
+    h5py 3.16 gives rows of numbers of the other byte order the type of native ones, and leaves their bytes as they are.
+
+    Parameters
+    ----------
+    values : array or scalar of `dtype`, as h5py returns it; its rows are changed in place
+    dtype : that of h5py's dataset or attribute
+    shape : tuple of int
+        Of the elements: a scalar of varying length is read as its row.
+    """
+    if not dtype.hasobject:
+        return values
+    if dtype.subdtype is not None:
+        return with_rows(values, dtype.subdtype[0], shape + dtype.subdtype[1])
+    for name in dtype.names or ():
+        with_rows(values[name], dtype[name], shape)
+    base = ragged_base(dtype)
+    if base is None or not (base.hasobject or (_leaves_bytes() and not base.isnative)):
+        return values
+    for row in np.asarray(values, object).flat if shape else (values,):
+        if isinstance(row, np.ndarray) and base.hasobject:
+            with_rows(row, base, row.shape)
+        elif isinstance(row, np.ndarray) and row.dtype.isnative:
+            row.byteswap(inplace=True)
+    return values
+
+
+@functools.cache
+def _leaves_bytes() -> bool:
+    """Return whether h5py reads rows of numbers of the other byte order as they are."""
+    h5py = require_h5py("Reading an HDF5 file")
+    with h5py.File("rows", "w", driver="core", backing_store=False) as probe:
+        rows = probe.create_dataset("rows", (1,), h5py.vlen_dtype(np.dtype("i2").newbyteorder()))
+        rows[0] = [1]
+        return bool(rows[0][0] != 1)
+
+
 def open_hdf5(name: Any, **options: Any) -> Any:
     """Open an HDF5 file for reading, with the real h5py.
 
@@ -115,7 +156,12 @@ def _shown(name: Any) -> str:
 
 def open_as_is(name: Any, **options: Any) -> Any:
     """Do as `open_hdf5` does; h5py's objects pass ``isinstance`` of this package's classes from then on."""
-    found = _h5py(name)
+    admit(_h5py(name))
+    return open_hdf5(name, **options)
+
+
+def admit(found: ModuleType) -> None:
+    """Let the objects of an h5py pass ``isinstance`` of this package's classes."""
     for own, its in (
         (HLObject, found.HLObject),
         (class_of("group"), found.Group), (class_of("file"), found.File), (class_of("dataset"), found.Dataset),
@@ -124,7 +170,6 @@ def open_as_is(name: Any, **options: Any) -> Any:
         (HardLink, found.HardLink),
     ):  # fmt: skip
         own.register(its)
-    return open_hdf5(name, **options)
 
 
 def instead(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

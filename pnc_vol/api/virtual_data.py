@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from pnc_vol.api import linking
 from pnc_vol.api.fill_values import fill_of
+from pnc_vol.api.hdf5_files import is_foreign, with_rows
 from pnc_vol.api.ids import DatasetID
 from pnc_vol.api.objects import class_of
 from pnc_vol.api.views import as_type
@@ -330,7 +331,7 @@ def _get(dataset: Any, wanted: Sequence[Indices]) -> Array:
         else:
             keys.append(slice(int(part[0]), int(part[-1]) + 1))
             later.append(part - part[0])
-    found = np.asarray(dataset[tuple(keys)])
+    found = _values(dataset, tuple(keys))
     for axis, index in enumerate(later):
         if not isinstance(index, slice):
             found = np.take(found, index, axis)
@@ -345,11 +346,16 @@ def _numbers(piece: _Piece) -> tuple[npt.NDArray[np.int64], ...]:
     return tuple(np.asarray(part, np.int64)[at] for part, at in zip(piece.of, there, strict=True))
 
 
+def _values(dataset: Any, selection: Any) -> Array:
+    found = dataset[selection]
+    return np.asarray(with_rows(found, dataset.dtype, dataset.shape) if is_foreign(dataset) else found)
+
+
 def _scattered(dataset: Any, elements: tuple[npt.NDArray[np.int64], ...]) -> Array:
     if not elements:
         return np.asarray(dataset[()]).reshape(1)
     box = tuple(slice(int(part.min()), int(part.max()) + 1) for part in elements)
-    found = np.asarray(dataset[box])
+    found = _values(dataset, box)
     return found[tuple(part - low.start for part, low in zip(elements, box, strict=True))]
 
 

@@ -232,7 +232,7 @@ class Comparison:
                 chunks = chunks or side.chunks
         count, largest, where, pair = 0, 0.0, None, None
         for block in blocks(a.shape, itemsize, BLOCK_BYTES, chunks):
-            left, right = (_elements(side[block or ()], a.shape, side.dtype) for side in (a, b))
+            left, right = (_elements(inspect_hdf5.values(side, block or ()), a.shape, side.dtype) for side in (a, b))
             wrong = _of_elements(self._unequal(left, right), len(block))
             found = int(np.count_nonzero(wrong))
             if not found:

@@ -256,7 +256,7 @@ def _varies(source: Any) -> bool:
 def _read(source: Any, selection: tuple[slice, ...]) -> Any:
     """Return a block of values."""
     with _named(source):
-        return source[selection]
+        return inspect_hdf5.values(source, selection)
 
 
 @contextmanager

@@ -5,7 +5,8 @@ Knows: h5py's low-level functions and our ids, and which question needs them. Do
 Rules
 -----
 1. Every function takes an object of either library; h5py is asked only about h5py's objects, and imported only then.
-2. Nothing here reads the values of a dataset; `outside` opens no other file, asks for no shape, and follows no link.
+2. Nothing but `values` reads more of a dataset than a sample. `outside` opens no other file, asks for no shape, and
+   follows no link.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pnc_vol.api.copied_references import refers
-from pnc_vol.api.hdf5_files import is_sound, of_scales
+from pnc_vol.api.hdf5_files import is_sound, of_scales, with_rows
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.dtypes import check_string_dtype, string_dtype
@@ -51,6 +52,7 @@ __all__ = [
     "storage_options",
     "stored_whole",
     "type_details",
+    "values",
 ]
 
 #: How netCDF-4 marks the dataset that stands for a dimension without a variable; the length follows.
@@ -179,6 +181,12 @@ def _bytes_of(value: Any) -> int:
         items: Iterable[Any] = value if isinstance(value, tuple) else np.asarray(value).ravel().tolist()
         return STRING_BYTES + sum(_bytes_of(item) for item in items)
     return STRING_BYTES
+
+
+def values(dataset: Any, selection: Any) -> Any:
+    """Return a selection of a dataset, with the right numbers in rows of varying length."""
+    found = dataset[selection]
+    return with_rows(found, dataset.dtype, dataset.shape) if is_hdf5(dataset) else found
 
 
 def chosen_fill(dataset: Any) -> Any:
@@ -330,10 +338,12 @@ def attribute(obj: Any, name: str) -> tuple[Any, tuple[int, ...] | None, np.dtyp
     dtype, shape = about.dtype, about.shape
     if shape is None:
         return None, None, dtype
+    value = obj.attrs[name]
+    if is_hdf5(obj):
+        value = with_rows(value, dtype, shape)
     if dtype.subdtype is not None:
         base, inner = dtype.subdtype
-        return obj.attrs[name], (*shape, *inner), base
-    value = obj.attrs[name]
+        return value, (*shape, *inner), base
     if is_plain_netcdf(obj, name):
         value = value if shape == () else value[0]
         if dtype.kind == "S":

@@ -117,6 +117,18 @@ def test_copies_come_into_ours(path: str, tmp_path: Path) -> None:
         assert f["text"].asstr()[()].tolist() == ["one", "two"]
 
 
+def _copy_of_one_that_h5py_opened(path: str, target: str) -> None:
+    with h5py.File(path) as source, pnc_vol.File(target, "w") as f:
+        f.copy(source["g"], "g", without_attrs=True)
+        f.copy(source["g/x"], "x")
+        print(f["g/x"][()].tolist(), f["x"][()].tolist())
+
+
+def test_copies_come_from_a_file_that_h5py_itself_has_opened(path: str, tmp_path: Path) -> None:
+    done = fresh(_copy_of_one_that_h5py_opened, path, tmp_path / "out")
+    assert done.stdout.splitlines() == ["[0.0, 1.0, 2.0, 3.0, 4.0] [0.0, 1.0, 2.0, 3.0, 4.0]"], done.stderr
+
+
 def test_links_into_it_are_expanded_by_a_copy(path: str, tmp_path: Path) -> None:
     with pnc_vol.File(tmp_path / "out", "w") as f:
         f["links/x"], f["links/g"] = (pnc_vol.ExternalLink("in.h5", name) for name in ("/g/x", "/g"))

@@ -741,3 +741,33 @@ def test_strings_with_a_nul_are_kept_up_to_it_and_reported(tmp_path: Path) -> No
     assert [(path, what) for path, what, _ in lost] == [("/s", "1 string from the first NUL on")]
     with h5py.File(tmp_path / "a.h5") as f:
         assert f["s"][:].tolist() == [b"a", b"cde"]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_rows_of_numbers_of_either_byte_order_have_the_right_values(tmp_path: Path, order: str) -> None:
+    number = np.dtype(f"{order}i4")
+    row = h5py.vlen_dtype(number)
+    fields = np.dtype([("row", row), ("two", row, (2,))])
+    source, target, copy = (str(tmp_path / name) for name in ("in.h5", "out.nc", "copy.nc"))
+    with h5py.File(source, "w") as f:
+        f.create_dataset("scalar", (), row)[()] = np.array([0x11223344], number)
+        f.create_dataset("rows", (2,), row)[1] = [0x11223344, 1]
+        written = np.zeros(1, fields)
+        written["row"][0] = np.array([7], number)
+        written["two"][0] = [np.array([8], number), np.array([9, 10], number)]
+        f.create_dataset("fields", data=written)
+        f["rows"].attrs.create("attr", [np.array([5], number), np.array([6, 6], number)], (2,), row)
+    assert convert(source, target).complete
+    with h5py.File(source) as f, pnc_vol.File(copy, "w") as g:
+        g.copy(f["/"], g, "all")
+        layout = pnc_vol.VirtualLayout((2,), row)
+        layout[:] = pnc_vol.VirtualSource(source, "rows", (2,), row)
+        g.create_virtual_dataset("all/seen", layout)
+    with pnc_vol.File(target) as f, pnc_vol.File(copy) as g:
+        for found in (f, g["all"]):
+            assert found["scalar"][()].tolist() == [0x11223344]
+            assert [each.tolist() for each in found["rows"][:]] == [[], [0x11223344, 1]]
+            assert found["fields"]["row"][0].tolist() == [7]
+            assert [each.tolist() for each in found["fields"]["two"][0]] == [[8], [9, 10]]
+            assert [each.tolist() for each in found["rows"].attrs["attr"]] == [[5], [6, 6]]
+        assert g["all/seen"][1].tolist() == [0x11223344, 1]
