@@ -216,9 +216,10 @@ class Group(Creating, Visiting):
         session = self._check()
         with session.lock:
             session.check_open()
-            if not paths.text_of(name):
+            text = paths.text_of(name, stored=True)
+            if not text:
                 raise DefinitionError("Couldn't delete link (the name is an empty string)")
-            if not paths.components(paths.text_of(name)):
+            if not paths.components(text):
                 raise NotFoundError("Couldn't delete link (a group cannot delete itself)")
             place = paths.link_of(self._node, name)
             if place is None:
@@ -254,7 +255,7 @@ class Group(Creating, Visiting):
         node = self._node
         if not node.tree.links:
             return paths.lookup(node, name) is not None
-        if not paths.components(paths.text_of(name)):
+        if not paths.components(paths.text_of(name, stored=True)):
             return paths.lookup(node, name) is not None
         return paths.link_of(node, name) is not None or self._is_outside(name)
 

@@ -53,16 +53,23 @@ def text_of(name: object, *, stored: bool = False) -> str:
     ValueError
         Not Unicode (lone surrogates, bytes that are not UTF-8), or a NUL inside.
     """
-    if isinstance(name, str):
-        if not name.isascii():
-            name.encode("utf-8", "surrogateescape" if stored else "strict")
-    elif isinstance(name, bytes):
-        name = name.decode("utf-8")
+    if isinstance(name, bytes):
+        text = name.decode("utf-8", "surrogateescape")
+    elif isinstance(name, str):
+        text = name
     else:
         raise TypeError(f"A name should be string or bytes, not {type(name)}")
-    if "\0" in name:
+    if not text.isascii():
+        try:
+            text.encode("utf-8", "surrogateescape" if stored else "strict")
+        except UnicodeEncodeError:
+            if stored:
+                raise
+            problem = f"name {name!r}: names in NetCDF files are UTF-8, and this one is not; give it another one"
+            raise DefinitionError(problem) from None
+    if "\0" in text:
         raise DefinitionError(f"name {name!r}: a name cannot hold a NUL character")
-    return name
+    return text
 
 
 def components(name: str) -> list[str]:

@@ -205,3 +205,19 @@ def test_subclasses_and_ids(impl: Any) -> None:
         for bad in (lambda: impl.h5.Group(f["g/x"].id), lambda: impl.h5.Dataset(f.id), lambda: impl.h5.Dataset(3)):
             with pytest.raises(ValueError, match="is not a"):
                 bad()
+
+
+def test_names_of_other_programs_that_are_no_utf8_are_found_and_deleted(tmp_path):
+    path = tmp_path / "latin.nc"
+    with pnc_vol.File(path, "w") as f:
+        f["QQQ"], f["link"], f.attrs["AAA"] = 1, pnc_vol.SoftLink("/other"), 2
+    path.write_bytes(path.read_bytes().replace(b"QQQ", b"h\xf6h").replace(b"AAA", b"\xe4hm"))
+    with pytest.warns(pnc_vol.FormatWarning, match="legal name"):
+        f = pnc_vol.File(path, "r+")
+    with f:
+        assert "h\udcf6h" in f
+        assert f[b"h\xf6h"][()] == 1
+        assert f.attrs[b"\xe4hm"] == 2
+        del f["h\udcf6h"], f.attrs["\udce4hm"]
+        assert list(f) == ["link"]
+        assert list(f.attrs) == []

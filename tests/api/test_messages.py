@@ -174,3 +174,18 @@ def test_dir_lists_public_names_only() -> None:
 def test_a_file_and_its_attributes_say_what_they_are(f: pnc_vol.File) -> None:
     assert repr(f) == '<NetCDF file "x.nc" (mode r+)>'
     assert repr(f["sea/temperature"].attrs) == '<Attributes of "/sea/temperature" (1 names)>'
+
+
+@pytest.mark.parametrize("name", [b"\xff", "\udcff"])
+def test_a_new_name_that_is_no_utf8_is_refused(f: pnc_vol.File, name: Any) -> None:
+    for give in (
+        lambda: f.create_group(name),
+        lambda: f.create_dataset(name, (1,), "f4"),
+        lambda: f.attrs.create(name, 1),
+        lambda: f.attrs.__setitem__(name, 1),
+        lambda: f.__setitem__(name, 1),
+    ):
+        with pytest.raises(pnc_vol.errors.DefinitionError, match=r"names in NetCDF files are UTF-8, .* another one"):
+            give()
+    assert name not in f
+    assert name not in f.attrs
