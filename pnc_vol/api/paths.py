@@ -63,7 +63,8 @@ def text_of(name: object, *, stored: bool = False) -> str:
         try:
             text.encode("utf-8", "surrogateescape" if stored else "strict")
         except UnicodeEncodeError:
-            if stored:
+            if isinstance(name, str):
+                # as h5py does
                 raise
             problem = f"name {name!r}: names in NetCDF files are UTF-8, and this one is not; give it another one"
             raise DefinitionError(problem) from None

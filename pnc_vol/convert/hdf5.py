@@ -92,13 +92,13 @@ def check_names(source: str, target: str, *, overwrite: bool, system: System) ->
         raise FileNotFoundError(errno.ENOENT, "the folder does not exist; make it first, or write elsewhere", folder)
     if not exists(system, target):
         return
-    if not overwrite:
-        raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", target)
-    mode_of_new(system, target, exclusive=False)
     with contextlib.suppress(FileNotFoundError):
         one, other = system.stat(source), system.stat(target)
         if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino):
             raise FileExistsError(errno.EEXIST, "The target is the source itself; give another name", target)
+    if not overwrite:
+        raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", target)
+    mode_of_new(system, target, exclusive=False)
 
 
 def convert(

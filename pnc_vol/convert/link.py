@@ -16,6 +16,7 @@ Rules
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ from pnc_vol.format.model import Header
 from pnc_vol.mapping.dtypes import Element, check_enum_dtype, enum_dtype, opaque_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.optional import require_h5py
-from pnc_vol.system import REAL, System, exists
+from pnc_vol.system import REAL, System
 
 __all__ = ["MOST", "PARTS", "Link", "link"]
 
@@ -129,7 +130,9 @@ def link(
     h5py = require_h5py("Writing a link file")
     if kind_of(source, system=system) != "netcdf":
         raise PncVolError(f"{source}: it is an HDF5 file already; HDF5 programs read it without a link file")
-    before = note_of(target) if exists(system, target) else None
+    before = None
+    with contextlib.suppress(OSError):
+        before = note_of(target)
     ours = before is not None and _same_file(source_of(before, target), source, system)
     check_names(source, target, overwrite=overwrite or ours, system=system)
     named = os.path.relpath(source, os.path.dirname(system.realpath(target))) if relative else os.path.abspath(source)

@@ -5,6 +5,7 @@ Knows: the note in a link file, headers. Does not know: how a link file is made 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -84,7 +85,9 @@ def note_of(path: str, *, system: System = REAL) -> dict[str, Any] | None:
     """
     try:
         content = read_content(system, path, limit=_MOST).tobytes()
-    except OSError:
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
         return None
     name = content.find(NOTE.encode())
     begin = content.find(b"{", name, name + _APART)

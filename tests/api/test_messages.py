@@ -176,8 +176,8 @@ def test_a_file_and_its_attributes_say_what_they_are(f: pnc_vol.File) -> None:
     assert repr(f["sea/temperature"].attrs) == '<Attributes of "/sea/temperature" (1 names)>'
 
 
-@pytest.mark.parametrize("name", [b"\xff", "\udcff"])
-def test_a_new_name_that_is_no_utf8_is_refused(f: pnc_vol.File, name: Any) -> None:
+def test_bytes_that_are_no_utf8_are_refused_as_a_new_name(f: pnc_vol.File) -> None:
+    name = b"\xff"
     for give in (
         lambda: f.create_group(name),
         lambda: f.create_dataset(name, (1,), "f4"),

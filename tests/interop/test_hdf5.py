@@ -274,10 +274,11 @@ def test_an_existing_target_is_left_alone_unless_told(rich, tmp_path):
     assert target.read_bytes()[:3] == b"CDF"
 
 
-def test_the_source_is_never_its_own_target(rich):
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_the_source_is_never_its_own_target(rich, overwrite):
     before = rich.read_bytes()
     with pytest.raises(FileExistsError, match="source itself"):
-        convert(rich, rich, overwrite=True)
+        convert(rich, rich, overwrite=overwrite)
     assert rich.read_bytes() == before
 
 

@@ -180,6 +180,7 @@ def test_the_verb_says_what_it_did(tmp_path: Path) -> None:
     assert "up to date" in verb("link", "--check", target, code=0).out
     assert "EXTFILE" in verb("link", "--relative", source, target, code=0).out
     assert "no link file" in verb("link", "--check", source, code=2).err
+    assert "there is no such file" in verb("link", "--check", tmp_path / "none", code=2).err
     assert "name the HDF5 file" in verb("link", source, code=2).err
 
 

@@ -308,5 +308,5 @@ def test_names_that_are_no_utf8_are_found_again(tmp_path: Path) -> None:
         assert attr in f.attrs
         assert f.attrs[attr] == 0
         for give in (lambda: f.create_group("h\udcff"), lambda: f.attrs.create("h\udcff", 1)):
-            with pytest.raises(ValueError, match="names in NetCDF files are UTF-8"):
+            with pytest.raises(UnicodeEncodeError):
                 give()
