@@ -14,6 +14,7 @@ Rules
    A variable that has one dimension twice in the file that was read, or by a label or scale, keeps it.
 4. All record axes use the one record dimension: named after the first record scale attached to a record axis, else
    the first label, else the file's name, else ``record``.
+5. A dimension without a name does not take the one of a dimension of another length that the file has.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class DimBook:
         self._ids: dict[str, int] = {}
         self._own: dict[int, int] = {}
         self._nameless: dict[int, list[int]] = {}
-        self._made = {dim.name for dim in before if is_nameless(*dim)}
+        self._given = dict(before)
+        self._made = {name for name, size in self._given.items() if is_nameless(name, size)}
         self._record = -1
         self._plain: set[str] = set()
         self.records: list[DatasetNode] = []
@@ -239,7 +241,8 @@ class DimBook:
     def _find_nameless(self, base: str, size: int, avoid: Container[str | None] = ()) -> int:
         name, number = base, 1
         while True:
-            index = None if name in self._plain or name in avoid else self._named(name, size)
+            free = name not in self._plain and name not in avoid and self._given.get(name, size) == size
+            index = self._named(name, size) if free else None
             if index is not None and self.coordinates[index] is None:
                 return index
             number += 1
@@ -257,8 +260,11 @@ class DimBook:
         first = [node.seen_axes()[0] for node in records]
         labels = [legal_name(axis.label) for axis in first if axis.label]
         given = [axis.dim_name for axis in first if axis.dim_name]
-        for wanted in (*labels[:1], *given[:1]):
-            if wanted and wanted not in self._ids and wanted not in self._plain:
+        unused = [name for name, size in self._given.items() if not size]
+        # one that is no scale, and would become the coordinate variable
+        plain = {node.cdf_name for node in records if node.scale is None and len(node.shape or ()) == 1}
+        for wanted in (*labels[:1], *given[:1], *unused):
+            if wanted and wanted not in self._ids and wanted not in plain:
                 self._record = self._add(wanted, 0)
                 return
         self._record = self._find_nameless("record", 0)

@@ -140,3 +140,26 @@ def test_parts_and_hidden_dimensions(tmp_path: Path) -> None:
         assert f["arrays"].shape == (2,)
         assert f["arrays"][1].tolist() == [[4, 5], [6, 7]]
         assert f["fields"].dtype["x"].shape == (3,)
+
+
+FOREIGN: list[tuple[dict[str, int | None], dict[str, tuple[str, ...]], str]] = [
+    ({"time": None, "n": 3}, {"y": ("time",), "time": ("n",)}, "time"),
+    ({"time": None, "n": 3}, {"y": ("n",)}, "time"),
+    ({"record": 3, "dim_2": 5}, {"y": ("record",), "z": ("dim_2",)}, "record_2"),
+]
+
+
+@pytest.mark.parametrize(("dims", "variables", "record"), FOREIGN)
+def test_dimensions_of_other_programs_keep_their_names_when_records_come(
+    dims: dict[str, int | None], variables: dict[str, tuple[str, ...]], record: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "foreign.nc"
+    with netCDF4.Dataset(path, "w", format="NETCDF3_64BIT_DATA") as data:
+        for name, size in dims.items():
+            data.createDimension(name, size)
+        for name, its in variables.items():
+            data.createVariable(name, "i4", its)
+    with h5py.File(path, "r+") as f:
+        f.create_dataset("new", (1, 2), "f4", maxshape=(None, 2))
+    found = dimensions(path)
+    assert found == variables | {"new": (record, "dim_2_2" if "dim_2" in dims else "dim_2")}
