@@ -510,6 +510,14 @@ class SubfileSet(BlobSet[BlobFiles]):
     def close(self, *, orderly: bool, flushed: bool) -> None:
         """Let go of the subfiles (collective if `orderly`)."""
         error: BaseException | None = None
+        if orderly and not flushed:
+            try:
+                self.drain("close drain")
+            except OSError:
+                # What another subfile lacks, the header of subfile 0 must not describe.
+                for member in self.members:
+                    if member.number == 0:
+                        member.session.disk.driver.hold_headers()
         for member in self.members:
             try:
                 if orderly and flushed:

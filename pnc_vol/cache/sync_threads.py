@@ -197,6 +197,11 @@ class SyncThreads:
                 self._queues.leave(lambda waiting: waiting)
             yield
 
+    def hold_headers(self) -> None:
+        """See `Holds.hold_headers`."""
+        with self._changed:
+            self._queues.alone = False
+
     def release_alone(self) -> None:
         """Do as `release` does, for all epochs that are in the file, if no other rank has data of them."""
         if self._queues.alone:

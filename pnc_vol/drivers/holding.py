@@ -96,6 +96,12 @@ class Holds:
         What it wrote since then, the header, is forgotten where it is held: the next flush writes another one.
         """
 
+    def hold_headers(self) -> None:
+        """Let headers that are held follow only at a `release`, also where this process has the data of all ranks.
+
+        Other files that they describe are not complete: what is held at the end stays where a recovery finds it.
+        """
+
     def drain(self) -> None:
         """Return when all data that this process wrote are in the file; what is not yet released stays held.
 
@@ -178,6 +184,9 @@ class PassesOn(Holds):
 
     def unorder(self) -> None:
         self.inner.unorder()
+
+    def hold_headers(self) -> None:
+        self.inner.hold_headers()
 
     def drain(self) -> None:
         self.inner.drain()
