@@ -53,6 +53,12 @@ class LoggedFile:
         return self._disk.keep_unpublished and location is not None and not location.published
 
     @property
+    def kept(self) -> str:
+        """The name under which it stays if it is not flushed any more; "" if it does not stay."""
+        location = self._disk.standing
+        return location.work if location is not None and location.at_stake else ""
+
+    @property
     def header(self) -> bytes:
         """The header that it has now."""
         return self._disk.header_bytes

@@ -382,10 +382,12 @@ class LogStore(Store):
             forget_folder(self.system, note_of(self.header.path), folder)
         self._closed = True
         if held:
-            warn_outside(
-                f"{self.header.path}: what was posted and is not in the file is kept in {folder}; 'pnc-vol replay' "
-                "with these two, or opening the file with recover=True, puts it there"
-            )
+            kept = self.definitions.file.kept
+            advice = "'pnc-vol replay' with these two, or opening the file with recover=True, puts it there"
+            if not kept:
+                advice = f"'pnc-vol replay --any-file FILE {folder}' puts it into another file"
+            where = f"what was posted and is not in the file is kept in {folder}"
+            warn_outside(f"{kept or self.header.path}: {where}; {advice}")
 
 
 # ------------------------------------------------------------------------------------- the short path

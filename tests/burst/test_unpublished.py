@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import subprocess
@@ -13,6 +14,7 @@ from kills import ended, killed_job
 
 import pnc_vol
 from pnc_vol.errors import LogRefusedError, PncVolWarning
+from pnc_vol.testing.faults import FaultSystem
 
 
 def killed(path: str | pathlib.Path, flushed: int, folder: pathlib.Path, **options: Any) -> pathlib.Path:
@@ -103,6 +105,32 @@ def test_files_without_names_have_logs_of_their_own(tmp_path: pathlib.Path) -> N
     with pnc_vol.File(first) as f:
         assert f["x"][12] == 1
     assert left(tmp_path) == sorted([first.name, second.name])
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_close_that_fails_says_which_file_a_replay_takes(tmp_path: pathlib.Path, flushed: bool) -> None:
+    """It named the file that there is not yet, with which a replay was refused."""
+    system = FaultSystem(fail_at=0, errno=errno.EIO, mode="forever")
+    f = pnc_vol.File(tmp_path / "x.nc", "w", publish="close", burst_buf=True, system=system)
+    x = f.create_dataset("x", (3,), "i4")
+    if flushed:
+        f.flush()
+    x[:] = 4
+    system.fail_at = system.count + 1
+    with pytest.warns(PncVolWarning, match="is kept in") as caught, pytest.raises(pnc_vol.FlushError):
+        f.close()
+    text = next(str(one.message) for one in caught if "is not in the file is kept" in str(one.message))
+    (log,) = (one for one in tmp_path.iterdir() if one.is_dir())
+    if flushed:
+        file = pathlib.Path(text.split(": what was posted")[0])
+        assert pnc_vol.replay(file, log).replayed == 1
+    else:
+        assert f"'pnc-vol replay --any-file FILE {log}'" in text
+        file = tmp_path / "y.nc"
+        pnc_vol.File(file, "w").close()
+        pnc_vol.replay(file, log, any_file=True)
+    with pnc_vol.File(file) as g:
+        assert g["x"][:].tolist() == [4] * 3
 
 
 def test_a_set_says_what_to_rename(tmp_path: pathlib.Path) -> None:
