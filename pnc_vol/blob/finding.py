@@ -25,7 +25,7 @@ from pnc_vol.file.opening import Opening
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.layout.registry import layout_class
 from pnc_vol.settings.options import Options
-from pnc_vol.system import System
+from pnc_vol.system import System, exists
 
 __all__ = ["BlobSets"]
 
@@ -36,6 +36,10 @@ class BlobSets:
     @staticmethod
     def first_file(base: str) -> str:
         return subfile_path(base, 0)
+
+    @staticmethod
+    def lacks_first(system: System, base: str) -> bool:
+        return exists(system, subfile_path(base, 1)) and not exists(system, subfile_path(base, 0))
 
     @staticmethod
     def files(system: System, base: str) -> list[str]:

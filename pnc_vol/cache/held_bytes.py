@@ -388,4 +388,6 @@ def _global_file(inner: Driver, hints: CacheHints, context: OpenContext, watch: 
         fd = context.fd if lent else context.system.open(inner.path, os.O_RDWR)
     elif context.writable and inner.capabilities.collective:
         raise ValueError(f"cache | {inner.describe()}: a collective driver without a file cannot be written by threads")
-    return GlobalFile(context.system, inner, fd, lent=lent, copy_size=hints.copy_size, watch=watch)
+    made = GlobalFile(context.system, inner, fd, lent=lent, copy_size=hints.copy_size, watch=watch)
+    made.name = context.name or made.name
+    return made

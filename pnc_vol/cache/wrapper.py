@@ -84,7 +84,7 @@ class CacheDriver(Wrapper):
     def __init__(self, inner: Driver, hints: CacheHints, context: OpenContext, job: JobCaches) -> None:
         super().__init__(inner)
         self._hints, self._system, self._writable = hints, context.system, context.writable
-        self._first, self._name = not job.rank, context.name or inner.path
+        self._first = not job.rank
         self._pid = context.system.getpid()
         self._reason, self._elsewhere = "", dict[int, Ranges]()
         # nobody uses it any more; nothing is open any more
@@ -256,8 +256,9 @@ class CacheDriver(Wrapper):
         left, store = named and self._waits(), self._bytes.store
         if left and error is None and store is not None:
             warn_outside(
-                f"{self._name}: data stay in the cache file {store.file.path} (e10_cache_flush_flag=flush_none, or a "
-                "flush that was not completed on all ranks); 'pnc-vol replay' brings them to the file"
+                f"{self._bytes.file.name}: data stay in the cache file {store.file.path} "
+                "(e10_cache_flush_flag=flush_none, or a flush that was not completed on all ranks); "
+                "'pnc-vol replay' brings them to the file"
             )
         try:
             self._bytes.close_files(keep=left or not (self._hints.discard or self._bytes.off), done=not left)
@@ -302,7 +303,8 @@ class CacheDriver(Wrapper):
         first, lost = not self._bytes.off, self._bytes.stop(reason)
         if first and self._first:
             warn_outside(
-                f"{self._name}: the cache (e10_cache) is off from here, and writes go to the file itself: {reason}"
+                f"{self._bytes.file.name}: the cache (e10_cache) is off from here, and writes go to the file itself: "
+                f"{reason}"
             )
         if lost:
             raise self._bytes.error_of(lost[0])

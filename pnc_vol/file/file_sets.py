@@ -43,6 +43,9 @@ class FileSets(Protocol):
     def first_file(self, base: str) -> str:
         """Return the name of the file of a set that has its first header."""
 
+    def lacks_first(self, system: System, base: str) -> bool:
+        """Return whether the second file of a set is there, and the first one is not."""
+
     def files(self, system: System, base: str) -> list[str]:
         """Return the files of a set that are there, from the first one to the last before one that is not."""
 

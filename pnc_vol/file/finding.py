@@ -11,7 +11,6 @@ Rules
 from __future__ import annotations
 
 import errno
-import glob
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -28,7 +27,6 @@ from pnc_vol.format.model import Header
 from pnc_vol.late import late
 from pnc_vol.layout.registry import CANONICAL, header_paths, layout_class
 from pnc_vol.settings.options import Options
-from pnc_vol.system import System
 
 if TYPE_CHECKING:
     from pnc_vol.disk import existing as reading
@@ -152,14 +150,6 @@ def _set_of(options: Options, asked: str, path: str, mode: str, there: os.stat_r
     return None
 
 
-def _missing(system: System, path: str) -> str:
-    """Return why a file that is not there cannot be opened."""
-    folder, name = os.path.split(path)
-    if matched_set(system, os.path.join(folder, glob.escape(name) + ".[0-9][0-9][0-9][0-9]")) == path:
-        return "the first file of this set of subfiles is missing, and others are there; bring it back beside them"
-    return "there is no such file; mode 'w' or 'a' creates one"
-
-
 def _way(opening: Opening, path: str, there: os.stat_result | None) -> str:
     """Return whether to open the file, to create it where none is, or to put a new one in its place."""
     mode, options = opening.mode, opening.options
@@ -170,8 +160,12 @@ def _way(opening: Opening, path: str, there: os.stat_result | None) -> str:
         return "create" if mode not in ("r", "r+", "a") or (mode != "r" and not nbytes) else "open"
     if there is not None:
         check_place(there, path, exclusive=opening.keeps_file and mode in ("w-", "x"))
-    if mode in ("r", "r+") and there is None:
-        raise FileNotFoundError(errno.ENOENT, _missing(options.system, path), path)
+    if there is None and mode in ("r", "r+", "a"):
+        if any(file_sets(name).lacks_first(options.system, path) for name in set_names()):
+            text = "the first file of this set of subfiles is missing, and others are there; bring it back beside them"
+            raise FileNotFoundError(errno.ENOENT, text, path)
+        if mode != "a":
+            raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", path)
     if opening.keeps_file and opening.token:
         # A file without a token is a part of something that was looked after as a whole.
         real = opening.real or options.system.realpath(path)
