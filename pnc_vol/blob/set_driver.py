@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -56,6 +57,7 @@ class SetDriver(Driver):
         self._own = dict(own)
         self._context = context._replace(comm=None, fd=-1)
         self._names: dict[int, tuple[str, ...]] = {}
+        self._inodes: dict[int, int] = {}
         self._others: dict[int, Driver] = {}
         self.held = ""
         """Why what other ranks flushed cannot be read from their subfiles yet; "" if it can."""
@@ -79,6 +81,11 @@ class SetDriver(Driver):
             if other is not None:
                 other.close()
 
+    def reads(self, number: int, name: str, inode: int) -> None:
+        """A header was read from the file of this name, in a set that is only read: its data are read from no other."""
+        self._inodes[number] = inode
+        self.moved(number, name)
+
     def _file(self, number: int) -> Driver:
         own = self._own.get(number)
         if own is not None:
@@ -99,7 +106,14 @@ class SetDriver(Driver):
 
     def _opened(self, number: int, name: str) -> Driver:
         """Return the driver of a subfile that this rank does not write; a subclass may put another one over it."""
-        return open_stack(self._spec, name, self._context)
+        found = open_stack(self._spec, name, self._context)
+        inode = self._inodes.get(number, 0)
+        # It had this name when the header was read: if it has it still, it had it when it was opened.
+        if inode and self._context.system.stat(name).st_ino != inode:
+            found.close()
+            text = "its writer has put another file in its place since the set was opened; refresh() reads that one"
+            raise OSError(errno.ESTALE, text, name)
+        return found
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
         for number, part in by_file(extents):

@@ -66,7 +66,7 @@ def header_of_bytes(encoded: bytes) -> Header:
 
 def read_headers(
     path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None
-) -> tuple[list[Header], list[str]]:
+) -> tuple[list[Header], list[tuple[str, int]]]:
     """Read the headers of all subfiles of a read-only set, on rank 0 for all (collective).
 
     location : Location, of subfile 0; rank 0 notes which file it is.
@@ -75,7 +75,7 @@ def read_headers(
     Returns
     -------
     list of Header
-    list of str, under which names they were.
+    list of (str, int), under which names they were, and their inodes.
 
     Raises
     ------
@@ -85,8 +85,8 @@ def read_headers(
 
     known: list[Header] = []
 
-    def read() -> list[tuple[bytes, int, str]]:
-        found: list[tuple[bytes, int, str]] = []
+    def read() -> list[tuple[bytes, int, tuple[str, int]]]:
+        found: list[tuple[bytes, int, tuple[str, int]]] = []
         count, like, pending = 1, first, pending_renames(options.system, path)
         while len(found) < count:
             name = pending.pop(len(found), "") or subfile_path(path, len(found))
@@ -109,13 +109,13 @@ def read_headers(
             if not found:
                 location.key = existing.key
                 count = described(existing.decoded.header, name).subfiles
-            found.append((existing.content, header.numrecs, name))
+            found.append((existing.content, header.numrecs, (name, existing.key[1])))
             known.append(header)
         return found
 
     contents = on_root(comm, "open subfiles", read)
-    names = [name for _, _, name in contents]
-    return known or [header_of_bytes(content).with_numrecs(numrecs) for content, numrecs, _ in contents], names
+    files = [file for _, _, file in contents]
+    return known or [header_of_bytes(content).with_numrecs(numrecs) for content, numrecs, _ in contents], files
 
 
 def check_maps(header: Header, size: int, name: str) -> None:

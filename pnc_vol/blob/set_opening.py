@@ -76,7 +76,7 @@ def open_set(opening: Opening) -> Any:
     members: list[Member] = []
     real = system.realpath(subfile_path(path, 0))
     location, stale = Location(system, real, real), list[str]()
-    names: list[str] = []
+    stand: list[tuple[str, int]] = []
     try:
         with comm.errors_shared(), reported_to_all(comm):
             if created and comm.rank == 0:
@@ -93,7 +93,7 @@ def open_set(opening: Opening) -> Any:
         if writable:
             headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
         else:
-            headers, names = read_headers(path, options, comm, location, opening.existing)
+            headers, stand = read_headers(path, options, comm, location, opening.existing)
         descriptions = described_all(path, headers)
         tree, canonical = canonical_of(path, headers, descriptions, options, warns=comm.rank == 0)
         for number, one in zip(numbers, opened, strict=True):
@@ -101,7 +101,7 @@ def open_set(opening: Opening) -> Any:
     except BaseException as error:
         _give_up(members, opened[len(members) :], error)
         raise
-    driver = _driver_of(opening, members, names)
+    driver = _driver_of(opening, members, stand)
     if created:
         _note_replaced(opened, stale, comm)
     files = SubfileSet(
@@ -130,8 +130,8 @@ def open_set(opening: Opening) -> Any:
     return session
 
 
-def _driver_of(opening: Opening, members: Sequence[Member], names: Sequence[str]) -> SetDriver:
-    """Make the driver of a set's addresses; `names` are those of subfiles, by number, that are not renamed yet."""
+def _driver_of(opening: Opening, members: Sequence[Member], stand: Sequence[tuple[str, int]]) -> SetDriver:
+    """Make the driver of a set's addresses; `stand` are names and inodes of the subfiles of a set that is only read."""
     options, writable = opening.options, opening.writable
     driver = SetDriver(
         opening.path,
@@ -139,8 +139,8 @@ def _driver_of(opening: Opening, members: Sequence[Member], names: Sequence[str]
         context_of(options, opening.comm, writable=writable),
         {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
     )
-    for number, name in enumerate(names):
-        driver.moved(number, name)
+    for number, file in enumerate(stand):
+        driver.reads(number, *file)
     return driver
 
 

@@ -139,7 +139,7 @@ class SubfileSet(BlobSet[BlobFiles]):
         """Take over what is in the subfiles now, of a set that is only read (collective)."""
         system, first = session.options.system, self._location.path
         location = Location(system, first, first)
-        headers, names = read_headers(self.path, session.options, self.comm, location)
+        headers, files = read_headers(self.path, session.options, self.comm, location)
         new = headers != self.files.headers
         descriptions = described_all(self.path, headers)
         warns = new and self.comm.rank == 0
@@ -147,8 +147,8 @@ class SubfileSet(BlobSet[BlobFiles]):
         # The writer may have replaced the files: the descriptors at hand may be those of unlinked files.
         self._location = location
         self.driver.close()
-        for number, name in enumerate(names):
-            self.driver.moved(number, name)
+        for number, file in enumerate(files):
+            self.driver.reads(number, *file)
         self.files.forget_maps()
         if new:
             refresh_tree(session.defs.tree, tree)

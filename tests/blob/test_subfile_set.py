@@ -181,6 +181,20 @@ def test_names_that_the_layout_needs(path: Path) -> None:
         assert f["x"][()] == 1
 
 
+def test_a_subfile_that_is_replaced_before_it_is_read_is_no_part_of_the_version_that_was_opened(path: Path) -> None:
+    """The offsets of the old header led to other bytes of the new file."""
+    for name, fill in ((path, 7), (f"{path}.new", 8)):
+        with pnc_vol.File(name, "w", layout="blob") as f:
+            f["x"] = np.full(100, fill)
+            f.attrs["long"] = [1] * 3000 * (fill - 7)
+    with pnc_vol.File(path) as f:
+        os.replace(f"{path}.new.0000", f"{path}.0000")
+        with pytest.raises(OSError, match=r"another file in its place since the set was opened; refresh\(\)"):
+            f["x"][:]
+        f["x"].refresh()
+        assert f["x"][:].tolist() == [8] * 100
+
+
 def test_a_missing_set(path: Path) -> None:
     for mode in ("r", "r+"):
         with pytest.raises(FileNotFoundError):
