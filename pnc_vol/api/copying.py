@@ -60,6 +60,11 @@ def copy_into(
     with_attrs: bool,
 ) -> None:
     """Copy an object as `Group.copy` does; see there for the arguments and the errors."""
+    if is_foreign(dest):
+        raise TypeError(
+            f"Unable to copy object into {dest!r}: HDF5 files are only read here; 'pnc-vol convert IN OUT' makes an "
+            "HDF5 file of one of NetCDF"
+        )
     if is_foreign(source):
         copy_foreign(
             group,

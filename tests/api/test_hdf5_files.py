@@ -101,6 +101,8 @@ def test_copies_come_into_ours(path: str, tmp_path: Path) -> None:
         f.copy(source["g/text"], f)
         with pytest.raises(RuntimeError, match="already exists"):
             f.copy(source["g/x"], "x")
+        with pytest.raises(TypeError, match="HDF5 files are only read here"):
+            f.copy("x", source)
     with pnc_vol.File(tmp_path / "out") as f:
         found = f["all"]
         assert sorted(found) == ["g", "hard", "kind", "none", "pairs", "soft", "t"]
