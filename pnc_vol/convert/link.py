@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.arguments import refuse_remote
 from pnc_vol.api.file import File
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.copied_values import CopiedValues
@@ -127,6 +128,7 @@ def link(
     1
     """
     source, target, system = os.fspath(source), os.fspath(target), REAL
+    refuse_remote(source, "HDF5 reads the values from a file of this machine: copy it here, and link the copy")
     h5py = require_h5py("Writing a link file")
     if kind_of(source, system=system) != "netcdf":
         raise PncVolError(f"{source}: it is an HDF5 file already; HDF5 programs read it without a link file")

@@ -273,3 +273,10 @@ def test_a_damaged_link_file_is_made_anew_or_refused(tmp_path: Path) -> None:
     pnc_vol.link(source, target, overwrite=True)
     with h5py.File(target) as f:
         assert f["x"][...].tolist() == list(range(30))
+
+
+def test_an_address_is_refused(tmp_path: Path) -> None:
+    """HDF5 would look for a file of that name."""
+    with pytest.raises(NotImplementedError, match="copy it here, and link the copy"):
+        pnc_vol.link("http://127.0.0.1:1/a.nc", tmp_path / "a.h5")
+    assert not (tmp_path / "a.h5").exists()
