@@ -413,7 +413,10 @@ def shape_of_selection(shape: tuple[int, ...], selection: str | None) -> tuple[i
 def json_value(value: Any) -> Any:
     """Return a value as JSON can have it: texts for bytes and references, None for what is empty."""
     if isinstance(value, (np.ndarray, np.generic)):
-        return value if value.dtype.kind in "biufc" else json_value(value.tolist())
+        if value.dtype.kind not in "biufc":
+            return json_value(value.tolist())
+        # orjson takes numbers of this machine's byte order alone
+        return value.astype(value.dtype.newbyteorder("="), copy=False)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, str):

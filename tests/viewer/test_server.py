@@ -202,6 +202,8 @@ def test_sets_of_subfiles_and_link_files(tmp_path: Path, air: Path, ask: Any) ->
     for path in ("/T", "//map/T/values", "//line/T/axis0"):
         query = {"path": path, "format": "bin", "dtype": "safe"}
         assert linked("data", **query) == plain("data", **query)
+        # a link file has the byte order of NetCDF
+        assert linked.json("data", path=path) == plain.json("data", path=path)
     assert linked.json("attr", path="//map/T/axis2") == plain.json("attr", path="//map/T/axis2")
     assert not linked.json("state")["notice"]
     for each in (*asked.viewer.files.values(), *plain.viewer.files.values()):
