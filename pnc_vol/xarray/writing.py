@@ -216,6 +216,11 @@ def _parts(
 ) -> list[GroupPart]:
     above = "/" + (group or "").strip("/")
     if isinstance(data, xarray.DataTree):
+        if unlimited is not None and not isinstance(unlimited, Mapping):
+            raise TypeError(
+                f"unlimited_dims={unlimited!r}: that of a DataTree has the dimensions of each group, such as "
+                "{'/': ['time']}"
+            )
         by_path, limits = dict(encoding or {}), dict(unlimited or {})
         strange = set(by_path) - set(data.groups)
         if strange:

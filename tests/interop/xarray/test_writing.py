@@ -315,3 +315,13 @@ def test_attributes_in_a_format_without_64_bit_integers(tmp_path: Path, version:
         assert (f.number, f["v"].number, f["v"].list.dtype) == (3, 3, np.int32)
     with pytest.raises(pnc_vol.DefinitionError, match=r"'big' of '/v': CDF-\d has no type int64"):
         pnc_vol.to_netcdf(ds.assign(v=ds["v"].assign_attrs(big=1 << 40)), path, format=version)
+
+
+def test_unlimited_dimensions_of_a_tree_are_given_by_group(tmp_path: Path) -> None:
+    tree = xr.DataTree.from_dict({"/": xr.Dataset({"t": ("time", [1, 2])})})
+    with pytest.raises(TypeError, match=r"unlimited_dims=\['time'\]: .* each group"):
+        pnc_vol.to_netcdf(tree, tmp_path / "a.nc", unlimited_dims=["time"])
+    assert not (tmp_path / "a.nc").exists()
+    pnc_vol.to_netcdf(tree, tmp_path / "a.nc", unlimited_dims={"/": ["time"]})
+    with pnc_vol.File(tmp_path / "a.nc") as f:
+        assert f["t"].maxshape == (None,)
