@@ -211,6 +211,10 @@ class _Linked(Transfer):
     def dataset(self, path: str, name: str, source: Any, target: Any) -> None:
         """Define one dataset over the values in the NetCDF file; one of several variables becomes a group of them."""
         node = source.id.node
+        if node.away is not None:
+            why = "its values are in other files; pnc-vol repack --materialize brings them into this one"
+            self.ledger.lose(path, "dataset", why)
+            return
         try:
             made = self.parts(node, name, target) if node.parts else self.variable(node, name, target)
         except (*REFUSALS, OSError, RuntimeError) as error:

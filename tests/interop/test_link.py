@@ -280,3 +280,19 @@ def test_an_address_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError, match="copy it here, and link the copy"):
         pnc_vol.link("http://127.0.0.1:1/a.nc", tmp_path / "a.h5")
     assert not (tmp_path / "a.h5").exists()
+
+
+def test_datasets_with_values_in_other_files_are_lost(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.nc", tmp_path / "a.h5"
+    with pnc_vol.File(source, "w") as f:
+        f["x"] = [1, 2]
+        f.create_dataset("raw", (2,), "i4", external="raw.bin", data=[3, 4])
+        layout = pnc_vol.VirtualLayout((2,), "i8")
+        layout[:] = pnc_vol.VirtualSource(f["x"])
+        f.create_virtual_dataset("seen", layout)
+        f.attrs["to"] = f["seen"].ref
+    lost = pnc_vol.link(source, target).lost
+    assert {(path, what) for path, what, _ in lost} >= {("/raw", "dataset"), ("/seen", "dataset")}
+    with h5py.File(target) as f:
+        assert not {"raw", "seen"} & set(f)
+        assert f["x"][:].tolist() == [1, 2]
