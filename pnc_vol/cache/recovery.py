@@ -92,6 +92,7 @@ def carry_caches(
     salvage: bool = False,
     partial: bool = False,
     any_file: bool = False,
+    remove: bool = False,
 ) -> CarriedCaches:
     """Carry what the caches of ended jobs hold to a file; by one process.
 
@@ -102,6 +103,8 @@ def carry_caches(
         Of one job those of all nodes; jobs in the order in which they ran.
     options : Options
     salvage, partial, any_file : bool, see the rules above.
+    remove : bool
+        Remove the folders then, which a search has found: another process may have carried and removed them since.
 
     Raises
     ------
@@ -121,11 +124,16 @@ def carry_caches(
         if folders and exists(system, path):
             # Another process may be writing the file, with the caches carried or without; then it is too late to look.
             held.take(path)
+        if remove:
+            folders = [folder for folder in folders if exists(system, folder)]
         for folder in folders:
             jobs.setdefault(os.path.basename(folder), []).extend(caches_in(system, folder))
         for caches in jobs.values():
             refuse(system, path, caches, salvage=salvage, partial=partial, any_file=any_file)
         _carry_jobs(path, list(jobs.values()), report, system, salvage=salvage)
+        if remove:
+            # Still locked: who comes next finds all of them, or none.
+            remove_caches(system, path, folders, carried=True)
     finally:
         held.release()
     return report
@@ -280,10 +288,9 @@ def _replayed(
     if any_file or not own:
         # Where all are of another file they are named, so that the refusal says which.
         own, foreign = [folder for folder in found.gone if folder not in done], []
-    report = carry_caches(path, own, options=options, **flags)
+    report = carry_caches(path, own, options=options, remove=True, **flags)
     report.messages += [f"not looked into: {folder}: {why}" for folder, why in found.closed.items()]
     report.messages += [f"not carried: {folder}: it is of another file, which had this name" for folder in foreign]
-    remove_caches(system, path, own, carried=True)
     if partial:
         report.messages += [f"given up: {line}" for line in missing]
         forget_noted(system, path, missing)
@@ -336,8 +343,7 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
             raise LogRefusedError(f"{text}. Until then the file can only be read{_OLDER}", field="rank")
         warn_outside(text)
     if own and options.recover and writable:
-        carry_caches(path, own, options=options, any_file=options.recover == "any-file")
-        remove_caches(system, path, own, carried=True)
+        carry_caches(path, own, options=options, any_file=options.recover == "any-file", remove=True)
     elif own:
         text = (
             f"{path}: a job that ended early left data in caches, in {', '.join(own)}, that may not be in the file; "

@@ -23,7 +23,7 @@ from pnc_vol.cache.extent_log import EPOCH, GROW
 from pnc_vol.convert.hdf5 import convert
 from pnc_vol.errors import LockedError, LogError, LogRefusedError, PncVolWarning
 from pnc_vol.testing.driver_suite import extents_of
-from pnc_vol.testing.faults import FaultSystem
+from pnc_vol.testing.faults import FaultSystem, HookedSystem
 
 
 @pytest.fixture
@@ -195,6 +195,24 @@ def test_caches_are_not_carried_into_a_file_that_another_process_writes(tmp_path
     kill_after(child, reading, 0)
     assert pnc_vol.replay(path).caches == 1
     assert contents(path) == {1}
+
+
+def test_a_replay_that_another_process_was_quicker_with_is_no_error(tmp_path: Path, nvm: Path) -> None:
+    """It removed the folder of the cache after this process had found it, and before it locked the file."""
+    path = tmp_path / "x.nc"
+    written(path, nvm, 1)
+    killed(path, nvm, 2)
+
+    class Slower(HookedSystem):
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            locks = name in ("record_lock", "flock") and os.path.samestat(os.fstat(args[0]), path.stat())
+            if locks and list(nvm.iterdir()):
+                pnc_vol.replay(path)
+            return super().call(name, args, kwargs)
+
+    with pnc_vol.File(path, "r+", recover=True, system=Slower()) as f:
+        assert set(f["x"][...].tolist()) == {2}
+    assert not list(nvm.iterdir())
 
 
 def test_repack_refuses_a_file_whose_caches_hold_data(tmp_path: Path, nvm: Path) -> None:
