@@ -115,7 +115,8 @@ def cut_commits() -> Path:
     (folder,) = Path("scratch").iterdir()
     commit = folder / "run.nc_0_0.commit"
     whole = commit.read_bytes().rstrip(b"\0")
-    commit.write_bytes(whole[: len(whole) // 64 * 64 - 10])
+    # a record ends with its CRC, the last byte of which may be 0
+    commit.write_bytes(whole[: -(-len(whole) // 64) * 64 - 10])
     return folder
 
 
