@@ -6,7 +6,7 @@ Knows: exit codes. Does not know: how link files and references are made (`conve
 from __future__ import annotations
 
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_quiet, at_least
-from pnc_vol.cli.errors import expected, fail
+from pnc_vol.cli.errors import expected, fail, refuse_address
 from pnc_vol.cli.show import counted, safe
 from pnc_vol.convert.link import link
 from pnc_vol.convert.link_state import state_of
@@ -36,6 +36,7 @@ def link_command(options: Options) -> int:
         return _check(source, quiet=options.quiet)
     if target is None:
         fail(source, "name the HDF5 file to write: pnc-vol link IN OUT")
+    refuse_address(source)
     with expected(source):
         made = link(source, target, relative=options.relative, overwrite=options.overwrite)
     for path, what, why in made.lost:

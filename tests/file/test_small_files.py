@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import FrameType
 
+from counted_work import calls_of
 from this_system import LOCK
 
 import pnc_vol
@@ -53,7 +52,7 @@ def test_a_small_file_takes_few_system_calls(tmp_path: Path) -> None:
 
 def test_the_life_of_a_small_file_takes_few_calls(tmp_path: Path) -> None:
     """Functions of Python that are called: what files of this size take is theirs."""
-    path, count = str(tmp_path / "x.nc"), 0
+    path = str(tmp_path / "x.nc")
 
     def life() -> None:
         with pnc_vol.File(path, "w") as f:
@@ -62,16 +61,9 @@ def test_the_life_of_a_small_file_takes_few_calls(tmp_path: Path) -> None:
         with pnc_vol.File(path) as f:
             assert [f[f"v{i}"][2] for i in range(5)] == list(range(5))
 
-    def step(_frame: FrameType, event: str, _: object) -> None:
-        nonlocal count
-        count += event == "call"
-
     # what is found once in a process
     life()
     (tmp_path / "x.nc").unlink()
-    sys.setprofile(step)
-    try:
-        life()
-    finally:
-        sys.setprofile(None)
+    # without what the collector calls of what other tests left
+    count = calls_of(life)
     assert count <= 1080, count
