@@ -144,15 +144,7 @@ def counted(header: Header, size: int, name: str) -> Header:
     whole = whole_records(header, size)
     missing = short_data(header.with_numrecs(whole), size)
     if missing:
-        warn_outside(
-            ShortFileWarning(
-                f"{name}: {missing_text(missing)}; they read as the fill value "
-                "(strict=True makes reading them an error)",
-                offset=size,
-                field="file_size",
-                value=size,
-            )
-        )
+        warn_outside(ShortFileWarning(f"{name}: {missing_text(missing)}", offset=size, field="file_size", value=size))
     if whole == header.numrecs:
         return header
     warn_outside(

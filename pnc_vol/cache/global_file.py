@@ -42,15 +42,14 @@ class GlobalFile:
     copy_size : int
         Bytes of one copy.
     watch : Watch
-
-    Attributes
-    ----------
     name : str or None, the path that the user knows.
     """
 
-    def __init__(self, system: System, inner: Driver, fd: int, *, lent: bool, copy_size: int, watch: Watch) -> None:
+    def __init__(
+        self, system: System, inner: Driver, fd: int, *, lent: bool, copy_size: int, watch: Watch, name: str | None
+    ) -> None:
         self._system, self._inner, self._fd, self._lent = system, inner, fd, lent
-        self._copy_size, self._watch, self.name = copy_size, watch, inner.path
+        self._copy_size, self._watch, self.name = copy_size, watch, name
         self._descriptors: Descriptors | None = None
         self._room = local()
 

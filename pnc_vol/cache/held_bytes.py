@@ -388,6 +388,5 @@ def _global_file(inner: Driver, hints: CacheHints, context: OpenContext, watch: 
         fd = context.fd if lent else context.system.open(inner.path, os.O_RDWR)
     elif context.writable and inner.capabilities.collective:
         raise ValueError(f"cache | {inner.describe()}: a collective driver without a file cannot be written by threads")
-    made = GlobalFile(context.system, inner, fd, lent=lent, copy_size=hints.copy_size, watch=watch)
-    made.name = context.name or made.name
-    return made
+    name = context.name or inner.path
+    return GlobalFile(context.system, inner, fd, lent=lent, copy_size=hints.copy_size, watch=watch, name=name)

@@ -394,8 +394,7 @@ def _warn(opening: Opening, findings: Sequence[Finding], size: int) -> None:
     if missing:
         warn_outside(
             ShortFileWarning(
-                f"{path}: {header_check.missing_text(missing)}; "
-                "they read as the fill value (strict=True makes reading them an error)"
+                f"{path}: {header_check.missing_text(missing)}"
                 # nothing tells them from zeros that were written, once the file is longer
                 + (", and as 0 once data have been written behind them or moved" if opening.writable else ""),
                 offset=size,

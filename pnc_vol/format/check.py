@@ -97,16 +97,19 @@ def short_data(header: Header, file_size: int) -> list[tuple[str, int]]:
 
 
 def missing_text(missing: Sequence[tuple[str, int]]) -> str:
-    """Return what `short_data` found as the beginning of a warning.
+    """Return what `short_data` found as the text of a warning, without the file.
 
     Examples
     --------
-    >>> missing_text([("a", 12)])
+    >>> missing_text([("a", 12)]).partition(";")[0]
     '12 bytes of data are missing at the end of the file, of a (12 bytes)'
     """
     names = ", ".join(f"{name} ({nbytes} bytes)" for name, nbytes in missing[:_SHOWN])
     more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    return f"{sum(n for _, n in missing)} bytes of data are missing at the end of the file, of {names}{more}"
+    return (
+        f"{sum(n for _, n in missing)} bytes of data are missing at the end of the file, of {names}{more}; "
+        "they read as the fill value (strict=True makes reading them an error)"
+    )
 
 
 def whole_records(header: Header, file_size: int) -> int:
