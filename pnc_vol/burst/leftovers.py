@@ -110,6 +110,8 @@ class LogRecovery:
             A log is asked for, and its folder is missing or cannot be written to.
         LogError
             A log that is to be replayed is damaged; it is kept.
+        LogRefusedError
+            A log that is to be replayed is in use by a running job or another recovery.
         """
         system = options.system
         unnamed = is_unnamed(real)
@@ -128,12 +130,15 @@ class LogRecovery:
         everything = [*found.own, *found.foreign]
         if found.closed:
             warn_outside(f"{path}: logs of this file are not read: {'; '.join(found.closed)}")
+        recovers = options.recover and writable and not replaced
+        if recovers and found.alive:
+            # What is written from now on would be covered by older posts, if this is another recovery that goes on.
+            raise _in_use(path, found.alive)
         if found.alive and writable:
             warn_outside(
                 f"{path}: a running job writes to this file through a log in {', '.join(found.alive)}: data that two "
                 "jobs write to one file at the same time are lost or mixed. Wait until it has ended"
             )
-        recovers = options.recover and writable and not replaced
         if recovers and options.recover == "any-file":
             found = found._replace(own=everything, foreign=[])
         if options.burst_buf_overwrite and writable:
@@ -158,6 +163,8 @@ class LogRecovery:
             try:
                 recover_logs(real, options, found.own)
             except LogRefusedError as error:
+                if error.field == "lock":
+                    raise  # another recovery came between
                 warn_outside(f"{path}: logs of a job that ended early are not replayed: {error}")
         elif found.own:
             warn_outside(
@@ -275,8 +282,12 @@ def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> 
     # Logs of another file are passed on if there are no others, so that the refusal names them.
     folders = found.own + (found.foreign if any_file or not found.own else [])
     if found.alive and not folders:
-        raise LogRefusedError(
-            f"{real}: a running job has its log in {', '.join(found.alive)}; replay when it has ended",
-            field="lock",
-        )
+        raise _in_use(real, found.alive)
     return folders
+
+
+def _in_use(path: str, folders: Sequence[str]) -> LogRefusedError:
+    where = ", ".join(folders)
+    return LogRefusedError(
+        f"{path}: a running job, or another recovery, has its log in {where}; recover when it has ended", field="lock"
+    )

@@ -375,17 +375,40 @@ def test_the_log_of_a_job_that_lives_is_left_alone(tmp_path: pathlib.Path, logs:
     live = folders(logs)
     runs = pytest.warns(PncVolWarning, match="a running job writes to this file through a log")
     with runs, pytest.raises(OSError, match="unable to lock file"):
-        pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True)
+        pnc_vol.File(path, "r+", burst_buf_overwrite=True)
     # Who goes without the lock is told.
-    with runs, pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True, locking=False) as f:
+    with runs, pnc_vol.File(path, "r+", burst_buf_overwrite=True, locking=False) as f:
         assert list(f) == []
     assert folders(logs) == live
-    with pytest.raises(LogRefusedError, match="a running job has its log in"):
+    in_use = "a running job, or another recovery, has its log in"
+    for locking in (True, False):
+        with pytest.raises(LogRefusedError, match=in_use):
+            pnc_vol.File(path, "r+", recover=True, burst_buf_overwrite=True, locking=locking)
+    assert folders(logs) == live
+    with pytest.raises(LogRefusedError, match=in_use):
         pnc_vol.replay(path)
     with pytest.raises(LogRefusedError, match="is still running"):
         pnc_vol.replay(path, live)
     kill_after(child, reading, 0)
     assert pnc_vol.replay(path, live).replayed == 1
+
+
+def test_a_recovery_that_another_one_overtakes_is_refused(
+    tmp_path: pathlib.Path, logs: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A writer beside the other recovery would have its values covered by the older posts.
+    path = tmp_path / "x.nc"
+    child, reading = living(path, logs)
+    try:
+        # the other one locks the log just after this one found it free
+        monkeypatch.setattr("pnc_vol.append_log.private_folders.is_alive", lambda *_: False)
+        with pytest.raises(LogRefusedError, match="the job that writes this log, or another replay of it"):
+            pnc_vol.File(path, "r+", recover=True, locking=False)
+    finally:
+        kill_after(child, reading, 0)
+    monkeypatch.undo()
+    with pnc_vol.File(path, "r+", recover=True) as f:
+        assert f["x"][0] == 5.0
 
 
 def test_a_child_of_the_job_does_not_keep_its_log_alive(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
