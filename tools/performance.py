@@ -1,13 +1,12 @@
-"""Measure everything that docs/explain/performance.md shows, and write its tables.
+"""Measure everything that docs/explain/performance.md and performance-tables.md show, and write their tables.
 
     python tools/performance.py measure FOLDER            # on a quiet machine: FOLDER/quiet/NAME.json
     python tools/performance.py measure FOLDER --loaded   # beside a run of the tests: FOLDER/loaded/NAME.json
-    python tools/performance.py write FOLDER              # the tables of the page, from both
+    python tools/performance.py write FOLDER              # the tables of both pages, from both
 
-Each table of the page stands between ``<!-- measured: NAME -->`` and ``<!-- end -->``; what is between them is
-replaced, the text around them is not. Runs that were not measured leave their table as it is. The pictures of the page
-are drawn, too, which needs matplotlib. The summary at the top (``<!-- measured: summary -->``) is read out of the other
-tables.
+Each table stands between ``<!-- measured: NAME -->`` and ``<!-- end -->``; what is between them is replaced, the text
+around them is not. Runs that were not measured leave their table as it is. The pictures are drawn, too, which needs
+matplotlib. The summary (``<!-- measured: summary -->``) on the first page, and its picture, are read out of the tables.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from pnc_vol.bench.measure import US, Result
 from pnc_vol.bench.table import plot
 
 PAGE = Path(__file__).parent.parent / "docs/explain/performance.md"
+TABLES = PAGE.with_name("performance-tables.md")
 STATES = ("quiet", "loaded")
 PICTURES = {"io", "reads"}
 # limits of the machine, and pnc_vol in other settings: no libraries to be behind of
@@ -160,20 +160,31 @@ def ratios(results: list[dict[str, Any]], peer: str, *, first: bool = False) -> 
     return [theirs / ours for theirs, ours in pairs if theirs is not None and ours]
 
 
+def best_ratios(results: list[dict[str, Any]], peer: str) -> list[float]:
+    """The same of the best round of each."""
+    pairs = [(r["seconds"].get(peer), r["seconds"].get(US)) for r in results]
+    return [min(theirs) / min(ours) for theirs, ours in pairs if theirs and ours]
+
+
 def table(works: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """Seconds of pnc_vol, and the ratio of each peer, in both states."""
+    """Seconds of pnc_vol, and the ratio of each peer, in both states: of the median, and in brackets of the best."""
     every = (peer for results in works.values() for r in results for peer in r["seconds"] if r["seconds"][peer])
     peers = [peer for peer in dict.fromkeys(every) if peer != US]
     lines = [f"| work | pnc_vol, seconds | {' | '.join(peers)} |", "|---" * (len(peers) + 2) + "|"]
     for work, results in works.items():
-        ours = [found for r in results if (found := seconds(r, US)) is not None]
-        cells = [" / ".join(f"{s:.3g}" for s in ours) or "-"]
+        ours = [r["seconds"][US] for r in results if r["seconds"].get(US)]
+        cells = [" / ".join(f"{statistics.median(s):.3g} ({min(s):.3g})" for s in ours) or "-"]
         for peer in peers:
             found = ratios(results, peer)
-            text = " / ".join(f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}" for ratio in found) or "-"
+            pairs = zip(map(_ratio, found), map(_ratio, best_ratios(results, peer)), strict=True)
+            text = " / ".join(f"{median} ({best})" for median, best in pairs) or "-"
             cells.append(f"**{text}**" if found and found[0] < 1 and peer not in NO_PEERS else text)
         lines.append(f"| {work} | {' | '.join(cells)} |")
     return lines
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
 
 
 def behind(measured: Measured) -> list[str]:
@@ -218,19 +229,26 @@ def goals(measured: Measured) -> list[str]:
     return lines
 
 
-def summary(page: str) -> list[str]:
-    """What users do, against each library on the quiet machine, by the tables of the page itself."""
-    lines = ["| what you do | pnc_vol is faster than | about as fast as | slower than |", "|---|---|---|---|"]
+def compared(tables: str) -> dict[str, dict[str, float]]:
+    """What users do, with the ratio of each library on the quiet machine, as the tables of the page have it."""
+    found = {}
     for what, run, work in SUMMARY:
-        rows = page.partition(f"<!-- measured: {run} -->\n")[2].partition("<!-- end -->")[0].splitlines()
+        rows = tables.partition(f"<!-- measured: {run} -->\n")[2].partition("<!-- end -->")[0].splitlines()
         cells = {row.split(" | ")[0].lstrip("| "): row.strip("| ").split(" | ")[1:] for row in rows}
-        if work not in cells:
-            continue
+        if work in cells:
+            pairs = list(zip(cells["work"][1:], cells[work][1:], strict=True))
+            found[what] = {
+                peer: float(cell.strip("*").split()[0]) for peer, cell in pairs if peer not in NO_PEERS and cell != "-"
+            }
+    return found
+
+
+def summary(tables: str) -> list[str]:
+    """Return the table of what users do."""
+    lines = ["| what you do | pnc_vol is faster than | about as fast as | slower than |", "|---|---|---|---|"]
+    for what, peers in compared(tables).items():
         told: tuple[list[str], list[str], list[str]] = ([], [], [])
-        for peer, cell in zip(cells["work"][1:], cells[work][1:], strict=True):
-            if peer in NO_PEERS or cell == "-":
-                continue
-            ratio = float(cell.strip("*").split(" / ")[0])
+        for peer, ratio in peers.items():
             if ratio > ALIKE:
                 told[0].append(f"{peer} ({_times(ratio)})")
             elif ratio >= 1 / ALIKE:
@@ -239,6 +257,30 @@ def summary(page: str) -> list[str]:
                 told[2].append(f"{peer} ({_times(1 / ratio)})" if ratio else peer)
         lines.append(f"| {what} | {' | '.join(', '.join(each) for each in told)} |")
     return lines
+
+
+def draw_summary(tables: str) -> None:
+    """Draw the same: a row for what users do, a mark for each library."""
+    from matplotlib.figure import Figure
+
+    rows = compared(tables)
+    peers = list(dict.fromkeys(peer for found in rows.values() for peer in found))
+    figure = Figure(figsize=(9, 1.4 + 0.3 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    axes.axvspan(1 / ALIKE, ALIKE, color="0.93", zorder=0)
+    axes.axvline(1, color="0.6", linewidth=0.8)
+    for i, (peer, mark) in enumerate(zip(peers, "osD^vP*X<>", strict=False)):
+        at = [(found[peer], row) for row, found in enumerate(rows.values()) if found.get(peer)]
+        axes.scatter(*zip(*at, strict=True), marker=mark, color=f"C{i}", s=38, label=peer, zorder=3)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set(xscale="log", ylim=(len(rows) - 0.4, -0.6))
+    ticks = (0.02, 0.1, 0.5, 1, 2, 10, 100)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.grid(axis="both", which="major", color="0.92")
+    axes.set_axisbelow(True)
+    axes.set_xlabel("time of the library / time of pnc_vol (right of 1, pnc_vol is faster)")
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    figure.savefig(PAGE.with_name("performance-summary.png"), dpi=120)
 
 
 def _times(ratio: float) -> str:
@@ -263,7 +305,7 @@ def picture(works: dict[str, list[dict[str, Any]]], name: str) -> None:
 
 
 def write(folder: Path) -> None:
-    """Replace what stands between the marks of the page."""
+    """Replace what stands between the marks of both pages."""
     measured = Measured(folder)
     blocks = {"behind": behind(measured), "goals": goals(measured)}
     blocks |= {name: table(works) for name, works in measured.runs.items()}
@@ -277,9 +319,11 @@ def write(folder: Path) -> None:
         return match[0] if lines is None else f"<!-- measured: {match[1]} -->\n" + "\n".join(lines) + "\n<!-- end -->"
 
     marked = r"<!-- measured: (\S+) -->\n.*?<!-- end -->"
-    page = re.sub(marked, replaced, PAGE.read_text(), flags=re.S)
-    blocks = {"summary": summary(page)}
-    PAGE.write_text(re.sub(marked, replaced, page, flags=re.S))
+    tables = re.sub(marked, replaced, TABLES.read_text(), flags=re.S)
+    TABLES.write_text(tables)
+    blocks = {"summary": summary(tables)}
+    PAGE.write_text(re.sub(marked, replaced, PAGE.read_text(), flags=re.S))
+    draw_summary(tables)
 
 
 def main() -> None:

@@ -52,8 +52,14 @@ __all__ = [
 # flush executes it, and ``File.plan()`` prints it before anything is done.
 
 
-Relative = dict[tuple[int, Place], tuple[Runs, Extents]]
-"""Plans of lists of runs of a variable that begins at byte 0, by the list and that place."""
+class Relative(dict[tuple[int, Place], tuple[Runs, Extents]]):
+    """Plans of lists of runs of a variable that begins at byte 0, by the list and that place.
+
+    held : int, extents of all of them.
+    """
+
+    held = 0
+
 
 _MOST_KNOWN = 1 << 19
 """Extents of lists from which on their plans are not kept any more for other posts: they take 24 bytes each."""
@@ -102,7 +108,7 @@ class Plan(NamedTuple):
         if len(tables) == len(items):
             extents, _ = unmerged(maps, tables, affine=affine)
             return cls(last_wins(extents), sum(map(len, tables)), len(maps), extents.nbytes)
-        known = {} if known is None else known
+        known = Relative() if known is None else known
         chunks = [
             _extents_of_list(at, item, known, affine=affine)
             for at, item in zip(maps, items, strict=True)
@@ -191,10 +197,12 @@ def _extents_of_list(at: ElementMap, item: Listed, known: Relative, *, affine: b
     found = known.get(key)
     if found is None:
         extents = from_zero.extents(item.runs)
-        if sum(len(plan.offset) for _, plan in known.values()) > _MOST_KNOWN:
+        if known.held > _MOST_KNOWN:
             known.clear()
+            known.held = 0
         # The runs are kept with it, so that their identity stays theirs.
         found = known[key] = item.runs, last_wins(extents)
+        known.held += len(found[1].offset)
     offset, length, where = found[1]
     return Extents(offset + begin, length, where + item.address)
 
@@ -338,7 +346,7 @@ class Planner:
     def __init__(self, maps: Mapping[int, ElementMap], affine: bool = True) -> None:
         self.maps = maps
         self.affine = affine
-        self._known: Relative = {}
+        self._known = Relative()
 
     def plans(self, batch: Batch) -> Iterator[Plan]:
         """Yield what becomes of a batch, as far as its variables have a place; made one at a time, as they take

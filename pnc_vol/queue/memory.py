@@ -164,11 +164,13 @@ class MemoryStore(Store):
         if self._staged:
             self._settle()
         element, backlog, uid, count = node.element, self.backlog, node.uid, values.size
+        if uid in backlog.lists.open:
+            self._make_way(uid, None)
         itemsize, lists = element.file_dtype.itemsize, backlog.lists
         first = -(-self.position // itemsize)
         last = first + count
         left = backlog.budget - last * itemsize - (backlog.rows + number) * ROW_COST - lists.nbytes
-        if left < 0 or uid in lists.open:
+        if left < 0:
             return False
         typed = self._typed.get(element.nc_type)
         if typed is None or last > typed.size:

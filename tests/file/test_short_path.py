@@ -150,3 +150,34 @@ def test_a_block_is_rows_of_one_request() -> None:
         x[1:4, 2:5] = np.arange(9).reshape(3, 3)
         f.flush()
         assert x[3, 2:5].tolist() == [6, 7, 8]
+
+
+def test_posts_with_a_step_cost_the_same_after_the_queue_was_full() -> None:
+    with pnc_vol.File("full.nc", "w", driver="memory", buffer_size=1 << 20) as f:
+        x = f.create_dataset("x", (90 * 2000,), "f8")
+        f.flush()
+
+        def post(i: int) -> int:
+            return calls_of(setter(x, slice(90 * i, 90 * i + 90, 3), 4.5))
+
+        calls = [post(i) for i in range(2000)]
+        # but for the few posts that find the queue full, and empty it
+        assert sum(n > max(calls[:10]) + 4 for n in calls) < 2000 * 30 * (8 + ROW_COST) / (1 << 20) * 3
+        f.flush()
+        assert (x[::3] == 4.5).all()
+        assert not x[1::3].any()
+
+
+def test_the_flush_of_many_lists_takes_calls_in_proportion() -> None:
+    calls = []
+    with pnc_vol.File("lists.nc", "w", driver="memory") as f:
+        x = f.create_dataset("x", (400, 90), "f8")
+        # runs of different lengths, which are kept as a list
+        where = np.flatnonzero(np.isin(np.arange(90) % 7, (0, 1, 3)))
+        for many in (100, 400):
+            f.flush()
+            for i in range(many):
+                x[i, where] = np.full(len(where), 1.0 + i)
+            calls.append(calls_of(f.flush))
+        assert x[399, 0] == 400
+    assert calls[1] < 4.5 * calls[0]
