@@ -119,25 +119,37 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
     return start, length, tuple(result), number, step
 
 
-def picked_runs(shape: Shape, args: Any) -> tuple[Int64, int, Shape, int, int] | None:
+def picked_runs(shape: Shape, args: Any) -> tuple[Any, int, Shape, int, int] | None:
     """Do as `few_runs` does, of a list, an array or a mask that picks rows in ascending order: the first element of
     each row.
 
-    None for all other indices, and where most of the rows are neighbours: then joined runs are fewer.
+    None for all other indices. Rows that are all neighbours are one run; else each row is a run, though some adjoin: to
+    join them takes longer than the flush, which does it for all posts together.
 
     Examples
     --------
     >>> picked_runs((4, 6), [0, 3])
     (array([ 0, 18]), 6, (2, 6), 2, 0)
+    >>> picked_runs((4, 6), (1, [0, 3]))
+    (array([6, 9]), 1, (2,), 2, 0)
     """
+    start = 0
     if type(args) is tuple:
-        # with nothing but slices of all behind it, as users say `ds[rows, :]`
+        # behind numbers, and with nothing but slices of all behind it, as users say `ds[rows, :]` and `ds[t, cells]`
         if not 0 < len(args) <= len(shape):
             return None
-        for arg in args[1:]:
+        axis = 0
+        while type(args[axis]) is int:
+            at, dim = args[axis], shape[axis]
+            at += dim if at < 0 else 0
+            axis += 1
+            if not 0 <= at < dim or axis == len(args):
+                return None
+            start = start * dim + at
+        for arg in args[axis + 1 :]:
             if type(arg) is not slice or arg != _ALL:
                 return None
-        args = args[0]
+        args, shape = args[axis], shape[axis:]
     if type(args) is list:
         try:
             args = np.array(args)
@@ -156,12 +168,12 @@ def picked_runs(shape: Shape, args: Any) -> tuple[Int64, int, Shape, int, int] |
     number = len(first)
     if number < 2 or first[0] < 0 or first[-1] >= dim:
         return None
-    ahead = first[1:] - first[:-1]
-    least = int(np.minimum.reduce(ahead))
-    if least < 1 or (least == 1 and 2 * np.count_nonzero(ahead == 1) > number):
+    if int(np.minimum.reduce(first[1:] - first[:-1])) < 1:
         return None
     length = math.prod(rest)
-    return first * length, length, (number, *rest), number, 0
+    if first[-1] - first[0] == number - 1:
+        return (int(first[0]) + start * dim) * length, number * length, (number, *rest), 1, 0
+    return (first + start * dim) * length, length, (number, *rest), number, 0
 
 
 def runs(selection: Selection, *, record: bool) -> Runs:

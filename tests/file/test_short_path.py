@@ -51,6 +51,8 @@ def test_posts_of_all_kinds_take_few_calls() -> None:
             "every second element": setter(y, slice(0, 100, 2), np.ones(50, "f4")),
             "rows of a list": setter(x, [3, 7, 20], np.ones((3, 50))),
             "rows of an array": setter(x, (np.arange(0, 90, 3), slice(None)), np.ones((30, 50))),
+            "cells of a row": setter(x, (3, [1, 2, 3, 7, 9]), np.ones(5)),
+            "neighbours": setter(x, [4, 5, 6], np.ones((3, 50))),
             "a mask": setter(y, np.arange(100) % 3 == 0, np.ones(34, "f4")),
             "iput": lambda: x.iput(3, row),
             "iput of a list": lambda: y.iput(five, [1.0, 2, 3, 4, 5]),
