@@ -128,7 +128,7 @@ class _Sources:
 
     def found(self, shape: Shape, asked: list[Indices]) -> Iterator[_Found]:
         """Yield the sources that are there, of elements that are asked for; no others are opened."""
-        for source in self.node.away.sources:
+        for source in self.node.sources_near(asked):
             if not source.is_numbered:
                 if source.to.unlimited < 0 and not _meet(asked, source.to.indices()):
                     continue
@@ -167,7 +167,7 @@ def current_shape(oid: DatasetID) -> Shape:
     node: Any = oid.node
     away = node.away
     shape = list(away.shape)
-    endless = {one.to.unlimited for one in away.sources} - {-1}
+    endless = node.endless()
     if not endless:
         return tuple(shape)
     with _Sources(oid, "r") as sources:

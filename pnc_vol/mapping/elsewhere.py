@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd, lcm, prod
 from typing import Any, NamedTuple
@@ -112,6 +112,10 @@ class Hyperslab(NamedTuple):
             for along in self.axes
         )
 
+    def begins(self) -> tuple[int, ...]:
+        """Return the first element along each axis."""
+        return tuple(along.start if isinstance(along, Evenly) else along[0] if along else 0 for along in self.axes)
+
     def ends(self) -> tuple[int, ...]:
         """Return how long each axis must be at least; 0 for one without limit."""
         return tuple(
@@ -184,6 +188,19 @@ class Elsewhere(NamedTuple):
         return described
 
 
+class _Boxes(NamedTuple):
+    """The smallest box around the region of each source of a virtual dataset.
+
+    low, high : int64[sources, axes], the first element, and the one behind the last.
+    endless : frozenset of int, the axes along which some have no limit.
+    """
+
+    sources: tuple[SourceMapping, ...]
+    low: npt.NDArray[np.int64]
+    high: npt.NDArray[np.int64]
+    endless: frozenset[int]
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class ElsewhereNode(DatasetNode):
     """A dataset whose data live elsewhere.
@@ -195,6 +212,35 @@ class ElsewhereNode(DatasetNode):
 
     away: Elsewhere = field(init=False)  # type: ignore[misc]
     prefixes: Mapping[str, str] = field(init=False)
+    boxes: _Boxes | None = field(init=False, default=None)
+
+    def _boxes(self) -> _Boxes:
+        # kept: a program reads a dataset of thousands of sources row by row
+        sources = self.away.sources or ()
+        if self.boxes is None or self.boxes.sources is not sources:
+            boundless = [source.to.unlimited >= 0 for source in sources]
+            shape = (len(sources), len(self.away.shape))
+            low = np.array([source.to.begins() for source in sources], np.int64).reshape(shape)
+            high = np.array([source.to.ends() for source in sources], np.int64).reshape(shape)
+            low[boundless], high[boundless] = 0, np.iinfo(np.int64).max
+            self.boxes = _Boxes(sources, low, high, frozenset(one.to.unlimited for one in sources) - {-1})
+        return self.boxes
+
+    def endless(self) -> frozenset[int]:
+        """Return the axes along which some source of a virtual dataset has no limit."""
+        return self._boxes().endless
+
+    def sources_near(self, asked: Sequence[Indices]) -> list[SourceMapping]:
+        """Return, in order, the sources of a virtual dataset that may have some of the elements that are asked for.
+
+        asked : sequence of Indices, increasing, along each axis.
+        """
+        if not all(map(len, asked)):
+            return []
+        boxes = self._boxes()
+        first, last = ([int(along[at]) for along in asked] for at in (0, -1))
+        near = np.all((boxes.low <= last) & (boxes.high > first), axis=1)
+        return [boxes.sources[i] for i in np.flatnonzero(near).tolist()]
 
     def describe(self, marker: dict[str, Any]) -> None:
         """Put into a marker what it has in the place of parts."""

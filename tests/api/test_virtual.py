@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import options
 import pytest
+from counted_work import calls_of
 from same_results import same
 
 import pnc_vol
@@ -589,3 +590,20 @@ def test_numbers_of_a_source_that_do_not_fit_become_the_nearest_ones(source: str
             layout[:] = module.VirtualSource(f["s"])
             found.append(f.create_virtual_dataset("v", layout)[...].tolist())
     assert found[0] == found[1]
+
+
+def test_a_read_looks_at_the_sources_that_it_touches(tmp_path: Path) -> None:
+    calls = []
+    for many in (20, 200):
+        with pnc_vol.File(tmp_path / f"{many}.nc", "w") as f:
+            layout = pnc_vol.VirtualLayout((many, 3), "f8")
+            for i in range(many):
+                f[f"v{i}"] = [i, i + 0.25, i + 0.5]
+                layout[many - 1 - i] = pnc_vol.VirtualSource(".", f"v{i}", (3,))
+            v = f.create_virtual_dataset("v", layout)
+            v[0]
+            calls.append(calls_of(lambda v=v: v[5]))
+            assert v[5].tolist() == [many - 6, many - 5.75, many - 5.5]
+            assert v[[1, 7], 1].tolist() == [many - 1.75, many - 7.75]
+            assert v[3:1].shape == (0, 3)
+    assert calls[0] == calls[1]
