@@ -5,11 +5,9 @@ module           what it does
 ===============  =======================================================================================
 `driver_suite`   what every driver must do, as tests that a driver's author runs
 `store_suite`    what every queue store must do, as tests that a store's author runs
-`store_files`    files with a queue store under test, for `store_suite`
 `layout_suite`   what every layout must do, as tests that a layout's author runs
 `faults`         systems that fail, stop and record, to be passed in place of a `System`; calls that fail
 `mpi`            run a program on several MPI processes from a test
-`strategies`     hypothesis strategies for the data of pnc_vol: extents, shapes, types, selections
 ===============  =======================================================================================
 
 Importing `pnc_vol.testing` loads no test tool: pytest and hypothesis are imported by the modules that need them.

@@ -22,10 +22,11 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -37,9 +38,10 @@ from pnc_vol.errors import ClosedFileError
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import write_whole
-from pnc_vol.testing.strategies import scattered_extents
 
-__all__ = ["Driver", "DriverSuite", "Extents", "Model", "Wrapper", "extents_of", "open_stack", "register"]
+__all__ = [
+    "Driver", "DriverSuite", "Extents", "Model", "Wrapper", "extents_of", "open_stack", "register", "scattered_extents",
+]  # fmt: skip
 
 
 def extents_of(*triples: tuple[int, int, int]) -> Extents:
@@ -70,6 +72,41 @@ class Model:
 
     def resize(self, nbytes: int) -> None:
         self.content = self.content[:nbytes] + bytes(max(0, nbytes - len(self.content)))
+
+
+@st.composite
+def scattered_extents(
+    draw: Callable[..., Any], *, most: int = 40, longest: int = 40
+) -> tuple[Extents, npt.NDArray[np.uint8]]:
+    """Draw extents that overlap neither in the file nor in memory, in any order, and a memory that goes with them.
+
+    Parameters
+    ----------
+    most : int
+        Extents at most.
+    longest : int
+        Bytes of one at most.
+
+    Returns
+    -------
+    tuple of Extents and uint8[...]
+        The memory is random and writable, and larger than the extents need by up to 8 bytes.
+    """
+    count = draw(st.integers(0, most))
+    unit = draw(st.sampled_from([1, 1, 2, 4, 8]))
+    equal = draw(st.booleans())
+    one = draw(st.integers(0, longest // unit))
+    length = np.array([one if equal else draw(st.integers(0, longest // unit)) for _ in range(count)], np.int64) * unit
+    gaps = draw(st.sampled_from([(0,), (0, 0, 0, 1), (0, 1, 7), (3, 20)]))
+    gap = np.array([draw(st.sampled_from(gaps)) for _ in range(count)], np.int64) * unit
+    seed = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    offset = np.cumsum(gap + length) - length + draw(st.integers(0, 9))
+    order = np.arange(count) if draw(st.booleans()) else seed.permutation(count)
+    place = np.empty(count, np.int64)
+    place[order] = np.cumsum(length[order]) - length[order] + draw(st.integers(0, 4))
+    shuffle = np.arange(count) if draw(st.booleans()) else seed.permutation(count)
+    memory = seed.integers(1, 256, int(length.sum()) + 8, dtype=np.uint8)
+    return Extents(offset[shuffle], length[shuffle], place[shuffle]), memory
 
 
 class DriverSuite:

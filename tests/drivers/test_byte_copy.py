@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from pnc_vol.drivers import vectored_io
 from pnc_vol.drivers.vectored_io import check, copy_pieces, in_order, joined, spread, within, without_overlap
-from pnc_vol.testing.driver_suite import Extents, Model, extents_of
-from pnc_vol.testing.strategies import scattered_extents
+from pnc_vol.testing.driver_suite import Extents, Model, extents_of, scattered_extents
 
 
 def bytes_of(extents: Extents) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The strategies draw what they promise, and reach the edges."""
+"""The extents of the driver suite are what they promise, and reach the edges; the room loads no test tool by itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from hypothesis import find, given
-from hypothesis import strategies as st
 
-from pnc_vol.testing.strategies import cdf5_dtypes, dataset_shapes, scattered_extents, selections
+from pnc_vol.testing.driver_suite import scattered_extents
 
 
 @given(scattered_extents())
@@ -27,21 +26,6 @@ def test_edges_are_reached() -> None:
     find(scattered_extents(), lambda drawn: len(drawn[0].offset) == 0)
     find(scattered_extents(), lambda drawn: bool((drawn[0].length == 0).any()))
     find(scattered_extents(), lambda drawn: bool((np.diff(drawn[0].offset) < 0).any()))
-    find(selections((3, 4)), lambda sel: sel is Ellipsis)
-    find(selections((3, 4)), lambda sel: isinstance(sel, np.ndarray))
-    find(dataset_shapes(zeros=True), lambda shape: 0 in shape)
-
-
-@given(dataset_shapes(), st.data())
-def test_selections_are_what_numpy_takes_too(shape: tuple[int, ...], data: st.DataObject) -> None:
-    selection = data.draw(selections(shape))
-    array = np.arange(int(np.prod(shape))).reshape(shape)
-    assert set(np.ravel(array[selection])) <= set(array.ravel())
-
-
-@given(cdf5_dtypes())
-def test_types(dtype: np.dtype) -> None:
-    assert dtype.itemsize in (1, 2, 4, 8)
 
 
 def test_the_room_itself_loads_no_test_tool() -> None:
