@@ -1,8 +1,7 @@
 """``pnc-vol view`` shows files in a browser.
 
 ==============  =================================================================================
-`server`        the HTTP server on the loopback address: token, host, routes, the page, values as CSV
-`served`        one file that is shown: open, and opened again when it has changed
+`server`        the HTTP server on the loopback address: token, host, routes, the page, values as CSV; open files
 `objects`       objects of either library, as h5grove's content classes read them
 `coordinates`   the axes of a dataset, its values without scale and fill, as CF has it
 ==============  =================================================================================
