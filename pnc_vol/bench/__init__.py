@@ -4,10 +4,10 @@
 `measure`         the runner: peers in turns, medians, ratios, peak memory; in one process and on many ranks
 `peers`           one interface to all libraries, in one process and on many ranks
 `table`           results as a table, as JSON, as a picture
-`io`              `io`: arrays, rows, small pieces, many variables; `reads`: parts of arrays
+`io`              `io`: arrays, rows, small pieces, many variables; `reads`: parts of arrays;
+                  `conversion`: netCDF-4 and HDF5 files to CDF-5
 `posts`           `posts`: small writes of each kind, recovery; `burst`: posts to logs on devices
 `small`           `small` files, `records` that grow together, many `objects`
-`conversion`      netCDF-4 and HDF5 files to CDF-5
 `coll_perf`       a 3-D array in blocks
 `ior`             segments, blocks and transfers
 `flash`           checkpoint and plotfiles of an adaptive mesh

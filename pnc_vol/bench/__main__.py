@@ -31,7 +31,7 @@ SERIAL = {
     "small": ("small", "the life of a small file, a script of one dataset, a flush in each step"),
     "records": ("small", "20 record variables that grow together, with a flush at each record and at every 50th"),
     "objects": ("small", "10,000 and 100,000 variables with 3 attributes"),
-    "conversion": ("conversion", "a netCDF-4 and an HDF5 file to CDF-5, beside nccopy and h5repack"),
+    "conversion": ("io", "a netCDF-4 and an HDF5 file to CDF-5, beside nccopy and h5repack"),
     "remote": ("remote", "columns behind a web server that is 50 ms away; two threads that read one file"),
 }
 RANKS = {
@@ -94,8 +94,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with pnc_vol.File("warm up", "w", driver="memory") as f:
             f["x"] = [1]
         getattr(module, options.name)(job)
-    if (comm is None or comm.rank == 0) and not options.memory_of:
+    first = comm is None or comm.rank == 0
+    if first and not options.memory_of:
         _show(job, [] if comm is None else [f"{comm.size} ranks"])
+    if unknown := sorted(set(options.peers or ()) - job.known):
+        if first:
+            there = ", ".join(sorted(job.known))
+            text = f"no peer is called {', '.join(map(repr, unknown))}; '{options.name}' has {there}"
+            print(f"python -m pnc_vol.bench: --peers: {text}", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -1,8 +1,13 @@
-"""``python -m pnc_vol.bench io`` writes arrays and reads them back; ``reads`` reads parts of arrays.
+"""``python -m pnc_vol.bench io`` writes arrays and reads them back; ``reads`` reads parts of arrays; ``conversion``.
 
 The works of ``io`` are those of users: one large array, a program that appends rows, one that scatters small pieces, a
 file of many variables. Every peer gets the same values and writes a file of its own kind. For ``reads`` a file is
 written once by each peer, untimed, and is in the page cache; each read opens nothing. What is read is compared.
+
+``conversion`` converts a netCDF-4 and an HDF5 file of one large variable to CDF-5. The netCDF-4 file is what ``nccopy
+-k cdf5`` takes, which writes the same kind of file; h5repack copies the HDF5 file to another HDF5 file, which is the
+least that a conversion has to do. Both run as programs, and so does pnc_vol: files of one number show what it takes to
+start them, which is part of the other figures.
 
 Knows: the works. Does not know: how a peer does them (`peers.py`).
 """
@@ -10,15 +15,19 @@ Knows: the works. Does not know: how a peer does them (`peers.py`).
 from __future__ import annotations
 
 import functools
+import importlib
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.bench.measure import Job, Stopwatch, check, times
-from pnc_vol.bench.peers import Spec, installed
+from pnc_vol.bench.measure import US, Job, Stopwatch, check, times
+from pnc_vol.bench.peers import Peer, Spec, installed, load
 from pnc_vol.system import REAL, exists
 
 Array = npt.NDArray[Any]
@@ -238,3 +247,45 @@ def _read_parts(
         peer.close()
 
     job.turns({phase: (nbytes, calls) for phase, (nbytes, calls, _) in parts.items()}, peers, run)
+
+
+# --------------------------------------------------------------------------------------------------- conversions
+
+_COMMANDS = {
+    US: [sys.executable, "-m", "pnc_vol.cli", "convert"],
+    "nccopy": ["nccopy", "-k", "cdf5"],
+    "h5repack": ["h5repack"],
+}
+
+
+def conversion(job: Job) -> None:
+    """Convert files of many numbers and of one."""
+    missing = next((text for text in map(load, ("h5py", "netCDF4")) if isinstance(text, str)), "")
+    peers: dict[str, Any] = {
+        name: missing or (Peer(name, None) if shutil.which(command[0]) else f"{command[0]} is not installed")
+        for name, command in _COMMANDS.items()
+    }
+    n = times(job.options.scale, 1 << 27)
+    for kind, other in (("netCDF-4", "h5repack"), ("HDF5", "nccopy")):
+        for count, size in ((n, f"{8 * n / (1 << 30):.3g} GiB"), (1, "one number")):
+            phase = f"convert {kind}, {size}"
+            run = functools.partial(_convert, kind, other, phase, np.random.default_rng(0).random(count))
+            job.turns({phase: (8 * count, 1)}, peers, run)
+
+
+def _convert(kind: str, other: str, phase: str, values: Any, peer: Any, watch: Stopwatch) -> None:
+    if peer.name == other:
+        watch.without(f"does not convert {kind}", phase)
+        return
+    source, target = f"{peer.path}.{kind}", f"{peer.path}.nc"
+    if kind == "HDF5":
+        with importlib.import_module("h5py").File(source, "w") as f:
+            f["x"] = values
+    else:
+        with importlib.import_module("netCDF4").Dataset(source, "w") as f:
+            f.createDimension("n", len(values))
+            f.createVariable("x", values.dtype, ("n",))[:] = values
+    with watch(phase):
+        subprocess.run([*_COMMANDS[peer.name], source, target], check=True, stdout=subprocess.DEVNULL)
+    with importlib.import_module("h5py" if peer.name == "h5repack" else "pnc_vol").File(target) as f:
+        check(f"{phase}, {target}", f["x"][...], values)

@@ -175,12 +175,14 @@ class Job:
     comm : mpi4py.MPI.Intracomm, or None in one process
     home : str, a folder for files; the same on all ranks, removed at the end.
     lines, results : the report before the table, and what was measured.
+    known : names of all peers that were there, or could have been.
     """
 
     def __init__(self, options: argparse.Namespace, home: str, comm: Any = None) -> None:
         self.options, self.home, self.comm = options, home, comm
         self.lines: list[str] = []
         self.results: list[Result] = []
+        self.known: set[str] = set()
         self._number = 0
 
     def report(self, text: str) -> None:
@@ -207,6 +209,7 @@ class Job:
         """
         o, slow = self.options, slow or {}
         self._number += 1
+        self.known |= peers.keys()
         results = {phase: Result(phase, {name: [] for name in peers}, {}, *n) for phase, n in phases.items()}
         if o.memory_of:
             number, _, name = o.memory_of.partition(":")

@@ -95,3 +95,12 @@ def test_table_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "os.pwrite" in out
     assert "read, one call each" in out
     assert matplotlib.image.imread(str(picture)).shape[0] > 400
+
+
+@pytest.mark.parametrize("peers", ["h5pi", "pnc_vol,h5pi"])
+def test_a_peer_that_nobody_knows_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str], peers: str) -> None:
+    given = ("io", "--scale", "1e-6", "--rounds", "1", "--no-memory", "--dir", str(tmp_path), "--json")
+    assert main([*given, "--peers", peers]) == 2
+    out, err = capsys.readouterr()
+    assert "no peer is called 'h5pi'; 'io' has PnetCDF-Python, h5py" in err
+    assert all(bool(one["seconds"]["pnc_vol"]) == ("pnc_vol" in peers) for one in json.loads(out)["results"])
