@@ -26,8 +26,19 @@ from pnc_vol.errors import DefinitionError
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.system import REAL
 from pnc_vol.warn import warn_outside
-from pnc_vol.xarray.jobs import PendingTarget, Progress, StoreJob, Target, by_offset, is_dask, shares, store
-from pnc_vol.xarray.offsets import PlacedFile, check_ordinary, commit
+from pnc_vol.xarray.jobs import (
+    PendingTarget,
+    PlacedFile,
+    Progress,
+    StoreJob,
+    Target,
+    by_offset,
+    check_ordinary,
+    commit,
+    is_dask,
+    shares,
+    store,
+)
 from pnc_vol.xarray.regions import Region, sliced
 from pnc_vol.xarray.stored import CODED, StoredEncoding
 from pnc_vol.xarray.stores import GroupStore, datasets_of

@@ -1,6 +1,7 @@
-"""A group of an open file becomes xarray's variables, attributes and dimensions.
+"""A group of an open file becomes xarray's variables, attributes and dimensions, whose values are read when asked for.
 
-Knows: the tree of a file, xarray's variables. Does not know: decoding (xarray's own), how files are opened.
+Knows: the tree of a file, xarray's variables and indexers. Does not know: decoding (xarray's own), how files are
+opened.
 
 Rules
 -----
@@ -10,20 +11,27 @@ Rules
 3. Variables of a group that use the record dimension have one length there, as the dimension has: one that is shorter
    ends with fill values.
 
+Of values:
+
+4. An array holds no values and no open file: it asks its store for the file at each read. So it can be pickled, and any
+   number of threads may read it; no lock is held here.
+5. What xarray decodes itself is given as it is stored: characters with an axis for the length, truth values as int8,
+   enums as their integers. So the encoding is what other engines give, and is written again as it was read.
+
 Of attributes:
 
-4. Without a marker, an attribute is what netCDF4 makes of it: text, one number, or a row of numbers. The marker adds
+6. Without a marker, an attribute is what netCDF4 makes of it: text, one number, or a row of numbers. The marker adds
    shapes, lists of texts, truth values, complex numbers.
-5. Attributes of a convention (``_Encoding``, ``dtype = "bool"``) are shown: xarray decodes them itself. Those of an
+7. Attributes of a convention (``_Encoding``, ``dtype = "bool"``) are shown: xarray decodes them itself. Those of an
    enum are not: its members are in the type.
 
 Of axes:
 
-6. An axis has the name of its NetCDF dimension, as every other program shows it.
-7. In a group, a scale of that group or of one above it gives its own name instead: the variable of ``/ocean/depth`` has
+8. An axis has the name of its NetCDF dimension, as every other program shows it.
+9. In a group, a scale of that group or of one above it gives its own name instead: the variable of ``/ocean/depth`` has
    the dimension ``ocean_depth``, and the axis is called ``depth``. In any group, so do a scale and a label where the
    dimension's name was only made for its length, and where there is none, because a length is 0.
-8. Two lengths never have one name within a group, since xarray refuses that: then the dimension's name stays.
+10. Two lengths never have one name within a group, since xarray refuses that: then the dimension's name stays.
 """
 
 from __future__ import annotations
@@ -33,19 +41,21 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import xarray
+from xarray.backends import BackendArray
 from xarray.backends.common import AbstractDataStore
 from xarray.core import indexing
 from xarray.core.utils import FrozenDict
 
+from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.group import Group
 from pnc_vol.format.model import Attr
 from pnc_vol.mapping.attributes import Attribute, Attributes, decode_attribute
 from pnc_vol.mapping.dimensions import is_nameless
-from pnc_vol.mapping.dtypes import metadata_of
+from pnc_vol.mapping.dtypes import Element, metadata_of
 from pnc_vol.mapping.names import MARKER
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Node
-from pnc_vol.xarray.arrays import StoredArray, Where, inner_axes, shown_dtype
 
 if TYPE_CHECKING:
     from xarray.backends import FileManager
@@ -54,6 +64,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupDataset", "GroupStore", "datasets_of", "group_paths", "node_of"]
 
+Where = tuple[str, tuple[str, ...]]
+"""The path of a dataset, and the names of the parts that lead to a variable of it."""
 
 CHUNK = 16 << 20
 """Bytes that dask is advised to read at once, at most, of a variable that has more."""
@@ -159,8 +171,8 @@ class GroupStore(AbstractDataStore):
         for axis, (limit, name) in enumerate(zip(node.maxshape or (), dims, strict=False)):
             if limit is None and (axis or node.is_record):
                 self._unlimited.add(name)
-        data = indexing.LazilyIndexedArray(StoredArray(self._manager, one.where, element, shape))
-        dtype = shown_dtype(element)
+        data = indexing.LazilyIndexedArray(_StoredArray(self._manager, one.where, element, shape))
+        dtype = _shown_dtype(element)
         members = metadata_of(element.dtype).get("enum") if element.kind == "enum" else None
         attrs = _shown_attributes(node.attrs, self._header.get(node.cdf_name, ()), enum=members is not None)
         encoding: dict[str, Any] = {"dtype": dtype, "source": self._source, "original_shape": data.shape}
@@ -217,7 +229,7 @@ def _shapes(found: list[GroupDataset]) -> Iterator[tuple[tuple[tuple[str, str], 
         shape = node.shape or ()
         if node.is_record:
             shape = (records, *shape[1:])
-        sizes, inner = inner_axes(node.element)
+        sizes, inner = _inner_axes(node.element)
         yield _axis_names(node, owner.parent) + tuple((name, name) for name in inner), shape + sizes
 
 
@@ -347,3 +359,103 @@ def _named_axes(shapes: Iterable[tuple[tuple[tuple[str, str], ...], tuple[int, .
             taken.append(name)
         named.append(tuple(taken))
     return named
+
+
+# ------------------------------------------------------------------------- the values of one variable
+
+
+def _shown_dtype(element: Element) -> np.dtype[Any]:
+    """Return the type of the values that xarray gets, before it decodes them."""
+    kind = element.kind
+    if element.is_string:
+        return np.dtype("S1")
+    if kind == "bool":
+        return np.dtype("i1")
+    if kind == "opaque":
+        return np.dtype("u1")
+    dtype = element.dtype.base
+    return np.dtype(dtype.str) if kind == "enum" or dtype.metadata else dtype
+
+
+def _inner_axes(element: Element) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return the lengths and names of the axes behind those of the dataset: of characters, of bytes, of an array
+    type."""
+    if element.kind in ("complex", "longdouble"):
+        return (), ()
+    return element.trailing, element.trailing_names
+
+
+class _StoredArray(BackendArray):
+    """What xarray holds for a variable that it has not read.
+
+    Parameters
+    ----------
+    manager : xarray.backends.FileManager
+        Gives the open file, which stays open while it is used.
+    where : (str, tuple of str)
+        The dataset, and the parts on the way to the variable; see `Where`.
+    element : Element
+    shape : tuple of int
+        Of the variable in xarray without inner axes: records may be more than the dataset has, and those that it lacks
+        read as its fill value.
+    """
+
+    __slots__ = ("_bytes", "_inner", "_manager", "_outer", "_where", "_width", "dtype", "shape")
+
+    def __init__(self, manager: FileManager[File], where: Where, element: Element, shape: tuple[int, ...]) -> None:
+        self._manager, self._where, self._outer = manager, where, shape
+        self._inner = _inner_axes(element)[0]
+        self._width = element.itemsize if element.is_string else 0
+        self._bytes = element.is_string or element.kind == "opaque"
+        self.shape = shape + self._inner
+        self.dtype = _shown_dtype(element)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> npt.NDArray[Any]:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> npt.NDArray[Any]:
+        outer, inner = key[: len(self._outer)], key[len(self._outer) :]
+        values = np.asarray(self._values(outer))
+        if self._width:
+            # texts as wide as in the file
+            values = np.asarray(values, dtype=f"S{self._width}")
+        if self._bytes or values.dtype != self.dtype:
+            # seen as another type, never converted
+            shape = values.shape + (self._inner if self._bytes else ())
+            values = np.ascontiguousarray(values).view(self.dtype).reshape(shape)
+        if inner:
+            taken = indexing.NumpyIndexingAdapter(values)
+            values = np.asarray(
+                taken.oindex[indexing.OuterIndexer((slice(None),) * (values.ndim - len(inner)) + inner)]
+            )
+        return values
+
+    def _values(self, key: tuple[Any, ...]) -> Any:
+        with self._manager.acquire_context() as file:
+            dataset = _dataset_at(file, self._where)
+            if dataset.shape == self._outer or dataset.shape is None:
+                return dataset[key]
+            return _padded(dataset, key, self._outer)
+
+
+def _dataset_at(file: File, where: Where) -> Dataset:
+    """Return the dataset of an open file."""
+    path, parts = where
+    dataset: Dataset = file[path]
+    if not parts:
+        return dataset
+    node = dataset.id.node
+    for part in parts:
+        node = node.parts[part]
+    return dataset_of(dataset.id.handle, node)
+
+
+def _padded(dataset: Dataset, key: tuple[Any, ...], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return what a key selects of a dataset with fewer records than the others: fill values where it has none."""
+    records = len(dataset)
+    wanted = np.atleast_1d(np.arange(shape[0])[key[0]])
+    there = wanted < records
+    values = np.asarray(dataset[(wanted[there], *key[1:])])
+    made = np.full((len(wanted), *values.shape[1:]), dataset.fillvalue, values.dtype)
+    made[there] = values
+    return made[0] if isinstance(key[0], (int, np.integer)) else made

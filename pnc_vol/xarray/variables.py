@@ -13,10 +13,13 @@ Rules
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import xarray
 from xarray.backends.common import WritableCFDataStore
 from xarray.backends.netcdf3 import coerce_nc3_dtype, encode_nc3_variable
@@ -25,11 +28,12 @@ from xarray.coding.strings import CharacterArrayCoder, EncodedStringCoder
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.file import File
 from pnc_vol.api.group import Group
-from pnc_vol.errors import DefinitionError, PncVolWarning, did_you_mean
+from pnc_vol.errors import DefinitionError, PncVolWarning, RangeError, did_you_mean
 from pnc_vol.mapping.dtypes import Element, element_for, string_dtype
 from pnc_vol.mapping.named_dims import name_axes
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_outside
+from pnc_vol.xarray.jobs import is_dask
 from pnc_vol.xarray.stores import datasets_of
 
 __all__ = ["Definer", "Encoder", "attribute", "check_encoding", "check_names", "encoding_of", "is_chars"]
@@ -292,6 +296,16 @@ class Encoder(WritableCFDataStore):
     def __init__(self, version: int, comm: Any) -> None:
         self._version, self._comm = version, comm
 
+    def encode(self, variables: Any, attributes: Any) -> Any:
+        """Encode variables and attributes.
+
+        Raises
+        ------
+        RangeError
+            A time is missing, and would become a number that reads as a time.
+        """
+        return super().encode({name: _with_all_times(name, var) for name, var in variables.items()}, attributes)
+
     def encode_attribute(self, a: Any) -> Any:
         return _older(a) if self._version < 5 else a
 
@@ -308,6 +322,33 @@ class Encoder(WritableCFDataStore):
             width = max(self._comm.allgather(variable.dtype.itemsize))
             variable = variable.copy(deep=False, data=variable.data.astype(f"S{width}"))
         return CharacterArrayCoder().encode(variable, name=name)
+
+
+def _with_all_times(name: Any, variable: xarray.Variable) -> xarray.Variable:
+    """Return a variable that is refused if a time of it is missing, and the number for it would read as another time:
+    xarray casts NaN to integers, of which it reads only the least one of 64 bits as a missing time."""
+    dtype, described = variable.encoding.get("dtype"), {**variable.encoding, **variable.attrs}
+    filled = any(described.get(key) is not None for key in ("_FillValue", "missing_value"))
+    if filled or variable.dtype.kind not in "MmO" or dtype in (None, str) or np.dtype(dtype).kind not in "iu":
+        return variable
+    if np.dtype(dtype) == np.int64:
+        return variable
+    check = functools.partial(_refuse_missing, str(name), np.dtype(dtype))
+    if not is_dask(variable._data):
+        check(np.asarray(variable.data))
+        return variable
+    data = variable._data.map_blocks(check, dtype=variable.dtype, meta=np.empty((0,) * variable.ndim, variable.dtype))
+    return variable.copy(deep=False, data=data)
+
+
+def _refuse_missing(name: str, dtype: np.dtype[Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if pd.isnull(values).any():
+        raise RangeError(
+            f"variable {name!r}: a time is missing (NaT), and the encoding has the integer type {dtype} without a "
+            f"_FillValue, so that it would read as another time. Add a _FillValue to the encoding, such as "
+            f"encoding={{{name!r}: {{'dtype': '{dtype}', '_FillValue': {np.iinfo(dtype).max}}}}}, or take a float type"
+        )
+    return values
 
 
 def _older(value: Any) -> Any:

@@ -8,7 +8,7 @@ Rules
 1. What computes in threads of this process is posted and flushed like any other write: dask's blocks come one by one,
    so memory is bounded by what is computed at a time and by the file's `buffer_size`.
 2. What other processes compute, or what is computed later, is written by them: the header is placed and the file closed
-   before the first block, and the records are counted after the last one (`offsets`).
+   before the first block, and the records are counted after the last one (`jobs`).
 3. With ranks, every rank makes the same call with its own part of the data: with ``region=`` each writes its region;
    without, all have the same dataset, of which the first rank writes what is in memory, and each its share of dask's
    blocks. How new variables are encoded is decided on the first rank, for all.
@@ -32,8 +32,7 @@ from pnc_vol.api.file import File
 from pnc_vol.disk.naming import beside, mode_of_new
 from pnc_vol.system import REAL
 from pnc_vol.xarray.defining import GroupPart, Writing
-from pnc_vol.xarray.jobs import computed_elsewhere, is_dask
-from pnc_vol.xarray.offsets import PlacedFile
+from pnc_vol.xarray.jobs import PlacedFile, computed_elsewhere, is_dask
 from pnc_vol.xarray.regions import Region
 
 if TYPE_CHECKING:

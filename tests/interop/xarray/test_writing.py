@@ -325,3 +325,25 @@ def test_unlimited_dimensions_of_a_tree_are_given_by_group(tmp_path: Path) -> No
     pnc_vol.to_netcdf(tree, tmp_path / "a.nc", unlimited_dims={"/": ["time"]})
     with pnc_vol.File(tmp_path / "a.nc") as f:
         assert f["t"].maxshape == (None,)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    "values", [np.array(["2000-01-02", "NaT"], "M8[ns]"), np.array([86400 * 10**9, "NaT"], "m8[ns]")]
+)
+def test_a_missing_time_is_never_a_number_that_reads_as_a_time(tmp_path: Path, values: Any, lazy: bool) -> None:
+    path, ds = tmp_path / "a.nc", xr.Dataset({"v": ("x", values)})
+    if lazy:
+        pytest.importorskip("dask")
+        ds = ds.chunk(x=1)
+    units = "days since 2000-01-01" if values.dtype.kind == "M" else "days"
+    for dtype in ("i2", "i4", "u8"):
+        with pytest.raises(pnc_vol.RangeError, match=r"'v': a time is missing \(NaT\).*'_FillValue': \d+}}"):
+            pnc_vol.to_netcdf(ds, path, encoding={"v": {"dtype": dtype, "units": units}})
+        assert not path.exists()
+    good = {"dtype": "i4", "_FillValue": -1}, {"dtype": "i4", "missing_value": -1}, {"dtype": "i8"}, {"dtype": "f8"}
+    for given in good:
+        pnc_vol.to_netcdf(ds, path, encoding={"v": {"units": units, **given}})
+        with xr.open_dataset(path, engine="netcdf4", decode_timedelta=True) as found:
+            assert np.array_equal(np.isnat(found["v"]), [False, True])
+            assert found["v"].values[0] == values[0]
