@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pnc_vol.cli.arguments import parser_of
 from pnc_vol.cli.errors import expected, fail
 from pnc_vol.cli.main import OPTIONS, VERBS
+from pnc_vol.cli.show import make_folders
 from pnc_vol.settings.options import shell_variable
-from pnc_vol.system import REAL, exists
+from pnc_vol.system import REAL
 from pnc_vol.system.full_io import write_whole
 
 __all__ = ["act"]
@@ -55,13 +56,7 @@ def act(option: str, rest: Sequence[str]) -> int:
         return 0
     path = os.path.join(shell_variable(variable, os.path.join(os.path.expanduser("~"), default)), name)
     with expected(path):
-        _folders(os.path.dirname(path))
+        make_folders(os.path.dirname(path))
         write_whole(REAL, path, script.encode())
     print(f"{shell} completion is in {path}; {'source it in .zshrc' if shell == 'zsh' else 'new shells use it'}")
     return 0
-
-
-def _folders(path: str) -> None:
-    if not exists(REAL, path):
-        _folders(os.path.dirname(path))
-        REAL.mkdir(path)

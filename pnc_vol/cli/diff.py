@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,7 @@ def command(options: Options) -> int:
     with expected(first), open_either(first) as a, expected(second), open_either(second) as b:
         for path, opened in ((first, a), (second, b)) if not options.header else ():
             refuse_sparse(path, declared_by(opened, follow_external=follow), allowed=options.allow_sparse)
-        comparison = Comparison(
-            a, b, values=not options.header, absolute=absolute, relative=relative, follow_external=follow
-        )
+        comparison = Comparison(a, b, not options.header, absolute, relative, follow)
         for path, sentence in comparison:
             count += 1
             if options.quiet:
@@ -93,37 +92,26 @@ def _tolerance(text: str | None) -> tuple[float, float]:
     return absolute, relative
 
 
+@dataclass
 class Comparison:
-    """Iterates over ``(path, sentence)``, one for each difference.
+    """Iterates over ``(path, sentence)``, one for each difference of two open files.
 
-    Parameters
-    ----------
-    first, second : File
-        Open files.
-    values : bool
-        Compare the values of datasets too.
+    values : bool, compare the values of datasets too.
     absolute, relative : float
         Floats are equal if ``|a-b| <= absolute`` or ``|a-b| <= relative * max(|a|, |b|)``.
-    follow_external : bool
-        Compare values that HDF5 files keep in other files, too.
+    follow_external : bool, compare values that HDF5 files keep in other files, too.
     """
 
-    def __init__(
-        self,
-        first: Any,
-        second: Any,
-        *,
-        values: bool = True,
-        absolute: float = 0.0,
-        relative: float = 0.0,
-        follow_external: bool = False,
-    ) -> None:
-        self.first, self.second = first, second
-        self.meanings = Meanings(first), Meanings(second)
-        self.follow_external = follow_external
-        self.values = values
-        self.absolute, self.relative = absolute, relative
-        self.same_kind = inspect_hdf5.is_hdf5(first) == inspect_hdf5.is_hdf5(second)
+    first: Any
+    second: Any
+    values: bool
+    absolute: float
+    relative: float
+    follow_external: bool
+
+    def __post_init__(self) -> None:
+        self.meanings = Meanings(self.first), Meanings(self.second)
+        self.same_kind = inspect_hdf5.is_hdf5(self.first) == inspect_hdf5.is_hdf5(self.second)
 
     def __iter__(self) -> Iterator[Difference]:
         yield from self._attributes("/", self.first, self.second)

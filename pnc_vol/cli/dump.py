@@ -11,12 +11,13 @@ Rules
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +26,17 @@ from pnc_vol.cli import cdl
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse
 from pnc_vol.cli.errors import FAILED, expected, fail
 from pnc_vol.cli.show import on_disk
-from pnc_vol.convert.header_bytes import with_header
-from pnc_vol.convert.space import DeclaredSize, declared_by_header, refuse_sparse
+from pnc_vol.convert.header_bytes import with_bytes
+from pnc_vol.convert.space import DeclaredSize, declared_by, declared_by_header, refuse_sparse
 from pnc_vol.disk.naming import check_place
+from pnc_vol.extents.model import Runs
+from pnc_vol.file.file_sets import is_set
 from pnc_vol.format import model
 from pnc_vol.format.decode import Decoded, decode
 from pnc_vol.format.model import CHAR, TYPES, Header, Var
 from pnc_vol.mapping.names import marker_attr
-from pnc_vol.system import REAL, System, exists, is_folder
+from pnc_vol.system import REAL, exists, is_folder
 from pnc_vol.system.full_io import read_at
-
-if TYPE_CHECKING:
-    from pnc_vol.cli.dump_opened import OpenedFile
 
 __all__ = ["VERBS"]
 
@@ -106,8 +106,7 @@ class DumpedFile:
 
     Parameters
     ----------
-    path : path-like
-    system : System
+    path : str
 
     Raises
     ------
@@ -117,30 +116,30 @@ class DumpedFile:
         The file cannot be read.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, system: System = REAL) -> None:
-        self.system = system
-        check_place(system.stat(path), os.fspath(path), exclusive=False)
-        self.fd = system.open(path, os.O_RDONLY)
+    def __init__(self, path: str) -> None:
+        check_place(REAL.stat(path), path, exclusive=False)
+        self.fd = REAL.open(path, os.O_RDONLY)
         try:
-            self.decoded: Decoded = with_header(system, self.fd, partial(decode, tolerant_order=True))
-            if marker_attr(self.decoded.header.attrs) is not None:
+            read, nbytes = partial(read_at, REAL, self.fd), REAL.fstat(self.fd).st_size
+            decoded: Decoded = with_bytes(read, nbytes, partial(decode, tolerant_order=True))
+            self.header: Header = decoded.header
+            if marker_attr(self.header.attrs) is not None:
                 from pnc_vol.layout.registry import refuse_other_layouts
 
-                refuse_other_layouts(os.fspath(path), self.decoded.header)
+                refuse_other_layouts(path, self.header)
         except BaseException:
-            system.close(self.fd)
+            REAL.close(self.fd)
             raise
-        self.header: Header = self.decoded.header
 
     def declared(self) -> DeclaredSize:
         """Return what the header declares, and how much of it is there."""
-        return declared_by_header(self.header, self.system.fstat(self.fd).st_size)
+        return declared_by_header(self.header, REAL.fstat(self.fd).st_size)
 
     def __enter__(self) -> DumpedFile:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.system.close(self.fd)
+        REAL.close(self.fd)
 
     def values(self, var: Var) -> Iterator[npt.NDArray[Any]]:
         """Yield the values of a variable in C order, as 1-D arrays in native byte order."""
@@ -156,7 +155,7 @@ class DumpedFile:
 
     def _read(self, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
         data = bytearray(nbytes)
-        read_at(self.system, self.fd, data, offset)
+        read_at(REAL, self.fd, data, offset)
         return np.frombuffer(data, np.uint8)
 
     def _range(self, begin: int, nbytes: int, itemsize: int) -> Iterator[npt.NDArray[np.uint8]]:
@@ -189,13 +188,45 @@ class DumpedFile:
             yield np.ascontiguousarray(rows).reshape(-1)
 
 
+class OpenedFile:
+    """A set of subfiles, as the classic file that it stands for, or a file under an address; like `DumpedFile`."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.session = file, file.id.handle.session
+        self.header: Header = self.session.disk.header
+
+    def declared(self) -> DeclaredSize:
+        """See `DumpedFile.declared`."""
+        return declared_by(self.file)
+
+    def __enter__(self) -> OpenedFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.file.close()
+
+    def values(self, var: Var) -> Iterator[npt.NDArray[Any]]:
+        """See `DumpedFile.values`; what is in no blob has the fill value."""
+        disk = self.session.disk
+        uid = disk.layout.uids[self.header.vars.index(var)]
+        at, node = disk.layout.maps[uid], self.session.defs.tree.datasets[uid]
+        fill = (node.fillvalue or b"").ljust(at.itemsize, b"\0")[: at.itemsize]
+        total = math.prod(model.shape(self.header, var)) * TYPES[var.type].size // at.itemsize
+        step = max(1, min(BLOCK_BYTES // at.itemsize, BLOCK_VALUES))
+        for first in range(0, total, step):
+            n = min(step, total - first)
+            memory = np.frombuffer(bytearray(fill * n), np.uint8)
+            disk.driver.read(at.extents(Runs(np.array([first]), np.array([n]))), memory)
+            yield memory.view(TYPES[var.type].dtype)
+
+
 def _open_stored(path: str) -> DumpedFile | OpenedFile:
     """Return a classic file, or a set of subfiles by its name, or what is under an address."""
-    if exists(REAL, path) and not is_folder(REAL, path):
+    if (exists(REAL, path) and not is_folder(REAL, path)) or not ("://" in path or is_set(REAL, path)):
         return DumpedFile(path)
-    from pnc_vol.cli.dump_opened import opened
+    from pnc_vol.api.file import File
 
-    return opened(path) or DumpedFile(path)
+    return OpenedFile(File(path))
 
 
 VERBS: dict[str, Verb] = {"dump": (_arguments, command)}

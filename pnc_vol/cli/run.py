@@ -28,15 +28,15 @@ from typing import Any
 import pnc_vol
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
 from pnc_vol.cli.errors import fail, refuse_address
-from pnc_vol.cli.show import print_json, safe
+from pnc_vol.cli.show import make_folders, print_json, safe
 from pnc_vol.drivers.block_copy import copy_file
+from pnc_vol.drivers.mpi_library import world
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.settings.options import hint_all, launched, reach_children, system_for_all
 from pnc_vol.system import REAL, System, exists, is_folder, temporary_directory
 
 __all__ = ["VERBS"]
 
-_COLUMNS = ("requests", "runs", "extents", "rounds", "bytes", "transport")
 _PHASES = ("agree", "layout", "fill", "data", "header")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -105,31 +105,53 @@ def _plan_arguments(parser: Parser) -> None:
 def plan_command(options: Options) -> int:
     """Run a script with pnc_vol instead of h5py, and print what each flush does with the requests.
 
-    Runs are what was posted, extents what was written, joined where they adjoin. The times are in milliseconds.
+    Runs are what was posted, extents what was written, joined where they adjoin. The times are in milliseconds. Of
+    processes that mpiexec started, the first one prints the flushes of all.
     """
-    lines: list[tuple[str, ...]] = []
-    flushes: list[dict[str, Any]] = []
-
-    def note(flush: FlushReport) -> None:
-        if options.as_json:
-            flushes.append(flush._asdict())
-            return
-        counts = (flush.requests, flush.runs, flush.extents, flush.rounds, flush.nbytes)
-        times = (f"{1e3 * flush.seconds.get(phase, 0.0):.2f}" for phase in _PHASES)
-        lines.append((*map(str, counts), flush.transport or "-", *times, safe(os.path.basename(flush.path))))
-
+    flushes: list[FlushReport] = []
+    note = flushes.append
+    failed: object = True
     _check_script(options.script)
     if options.dry_run:
         _write_nothing()
     watchers.append(note)
     try:
-        return run_command(options)
+        failed = run_command(options)
+    except SystemExit as end:
+        failed = end.code
+        raise
     finally:
         watchers.remove(note)
-        if options.as_json:
-            print_json(flushes)
-        else:
-            _print([(*_COLUMNS, *_PHASES, "file"), *lines])
+        if ranks := _of_all_ranks(flushes, alone=bool(failed)):
+            _print(ranks, as_json=options.as_json)
+    return 0
+
+
+def _of_all_ranks(own: list[FlushReport], *, alone: bool) -> list[list[FlushReport]]:
+    """Return the flushes of each rank on the first one, none on the others; the own ones alone if the script failed
+    here: the others may never come."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    comm = None if alone or (mpi is not None and mpi.Is_finalized()) else world()
+    return [own] if comm is None else comm.gather(own) or []
+
+
+def _print(ranks: list[list[FlushReport]], *, as_json: bool) -> None:
+    """Print the flushes of one process, or of several with their numbers."""
+    number = ["rank"] if len(ranks) > 1 else []
+    flushes: list[dict[str, Any]] = []
+    for n, own in enumerate(ranks):
+        flushes += [dict.fromkeys(number, n) | flush._asdict() for flush in own]
+    if as_json:
+        print_json(flushes)
+        return
+    lines = [[*number, "requests", "runs", "extents", "rounds", "bytes", "transport", *_PHASES, "file"]]
+    for flush in flushes:
+        counts = [str(flush[key]) for key in (*number, "requests", "runs", "extents", "rounds", "nbytes")]
+        times = [f"{1e3 * flush['seconds'].get(phase, 0.0):.2f}" for phase in _PHASES]
+        lines.append([*counts, flush["transport"] or "-", *times, safe(os.path.basename(flush["path"]))])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for *numbers, file in lines:
+        print("  ".join([*(text.rjust(width) for text, width in zip(numbers, widths, strict=False)), file]))
 
 
 def _write_nothing() -> None:
@@ -142,13 +164,6 @@ def _write_nothing() -> None:
     hint_all("pnc_driver=posix")
     # files that are still open are closed by functions that are registered later, and so run before
     atexit.register(folder.close)
-
-
-def _print(lines: list[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        *numbers, file = line
-        print("  ".join([*(text.rjust(width) for text, width in zip(numbers, widths, strict=False)), file]))
 
 
 class Aside(System):
@@ -182,7 +197,7 @@ class Aside(System):
         """Return the name in the folder, with what the real file holds if there is nothing yet."""
         key = self._key(path)
         aside = self._aside(key)
-        self._folders(os.path.dirname(aside))
+        make_folders(os.path.dirname(aside))
         if copy and not exists(REAL, aside) and key not in self.gone and exists(REAL, key):
             source = REAL.open(key, os.O_RDONLY)
             target = REAL.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -192,11 +207,6 @@ class Aside(System):
                 REAL.close(source)
                 REAL.close(target)
         return aside
-
-    def _folders(self, path: str) -> None:
-        if not exists(REAL, path):
-            self._folders(os.path.dirname(path))
-            REAL.mkdir(path)
 
     def _taken(self, path: Any) -> None:
         if exists(REAL, self._seen(path)):

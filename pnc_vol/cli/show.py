@@ -1,6 +1,6 @@
-"""All verbs print through this module: safe text, JSON, progress.
+"""Verbs print through this module: safe text, JSON, progress; standard input as a file, folders.
 
-Knows: standard output. Does not know: verbs, formats, errors (`cli.errors`).
+Knows: standard output and input, folders. Does not know: verbs, formats, errors (`cli.errors`).
 
 Rules
 -----
@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pnc_vol.settings.options import shell_variable
-from pnc_vol.system import REAL, temporary_directory
+from pnc_vol.system import REAL, exists, temporary_directory
 from pnc_vol.system.full_io import write_all
 
-__all__ = ["bar", "counted", "human", "on_disk", "painted", "plain", "print_json", "safe"]
+__all__ = ["bar", "counted", "human", "make_folders", "on_disk", "painted", "plain", "print_json", "safe"]
 
 
 def safe(text: object) -> str:
@@ -130,3 +130,10 @@ def counted(number: int, what: str) -> str:
     ('1 error', '2 errors')
     """
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def make_folders(path: str) -> None:
+    """Make a folder, and those above it, where they are not there."""
+    if not exists(REAL, path):
+        make_folders(os.path.dirname(path))
+        REAL.mkdir(path)

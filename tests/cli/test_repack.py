@@ -81,7 +81,7 @@ def repacked_slowly(path: str) -> None:
         while True:
             time.sleep(0.01)  # short naps: a signal just before a long one would be looked at after it
 
-    importlib.import_module("pnc_vol.convert.rewriting")._copy = slow  # type: ignore[attr-defined]
+    importlib.import_module("pnc_vol.convert.new_files")._copy = slow  # type: ignore[attr-defined]
     sys.argv = ["pnc-vol", "repack", "-i", path]
     next(iter(entry_points(name="pnc-vol"))).load()()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -18,6 +19,7 @@ from other_process import fresh
 from run_command import verbs
 
 import pnc_vol
+from pnc_vol.testing.mpi import missing, run_mpi
 
 
 @pytest.fixture
@@ -386,6 +388,33 @@ def test_plan(command, tmp_path, dry):
     assert second[:6] == ["1", "25", "25", "0", "2000", "independent"]
     assert {first[-1], second[-1]} == {"out.nc"}
     assert target.exists() == (not dry)
+
+
+ON_RANKS = """
+import h5py, sys
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+with h5py.File(sys.argv[1], "w", driver="mpio", comm=comm) as f:
+    x = f.create_dataset("x", (2, 10), "f8")
+    x[comm.rank, : 5 + comm.rank] = 1
+    f.flush()
+{}
+"""
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_plan_on_ranks_prints_one_table_of_all(tmp_path):
+    script, target = tmp_path / "script.py", tmp_path / "out.nc"
+    script.write_text(ON_RANKS.format(""))
+    done = run_mpi(2, "pnc_vol.cli", "plan", "--json", script, target)
+    flushes = [one for one in json.loads(done.stdout) if one["requests"]]
+    assert [(one["rank"], one["nbytes"]) for one in flushes] == [(0, 40), (1, 48)]
+    head, *rows = (line.split() for line in run_mpi(2, "pnc_vol.cli", "plan", script, target).stdout.splitlines())
+    assert head[:2] == ["rank", "requests"]
+    assert [row[:3] for row in rows if row[1] != "0"] == [["0", "1", "1"], ["1", "1", "1"]]
+    script.write_text(ON_RANKS.format("MPI.Finalize()"))
+    done = run_mpi(2, "pnc_vol.cli", "plan", script, target)
+    assert done.stdout.count("requests") == 2, "ranks that cannot speak to one another any more print their own"
 
 
 REOPENING = """
