@@ -414,6 +414,12 @@ def _put(out: Array, places: list[Indices], values: Array | bool) -> None:
 def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
     """Return what a source has, as the type of the virtual dataset; a number that is too large becomes the largest."""
     source = values.dtype
+    row = check_vlen_dtype(dtype)
+    if row is not None and row != check_vlen_dtype(source):
+        made = np.empty(values.shape, dtype)
+        for at, item in np.ndenumerate(values):
+            made[at] = _converted(item, row)
+        return made
     if source == dtype:
         return values
     if dtype.names is not None or source.names is not None:

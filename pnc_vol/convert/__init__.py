@@ -13,9 +13,8 @@
 `map_files`         E3SM-IO's decomposition maps, read on one rank and dealt to all
 `checking`          ``check``: a file against the format, its own markers, and the programs that read it
 `header_bytes`      the first bytes of a file, as many as their reader asks for
-`repack`            ``repack``: a file without unused space
-`materialize`       virtual datasets, and those in raw files, made ordinary ones
-`rewriting`         a file that takes its name when it is whole
+`repack`            ``repack``: a file without unused space; datasets with values elsewhere made ordinary ones
+`new_files`         a new file takes its name when it is whole
 ==================  =============================================================================
 
 h5py is imported when an HDF5 file is opened or written, never before.

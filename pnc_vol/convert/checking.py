@@ -43,7 +43,7 @@ from pnc_vol.mapping.dtypes import metadata_of
 from pnc_vol.mapping.marker_check import examine, warning
 from pnc_vol.mapping.names import Findings, shown
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.system import REAL, System
+from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at
 
 __all__ = ["READERS", "ReadingProgram", "check"]
@@ -85,57 +85,56 @@ def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequenc
     >>> pnc_vol.check("good.nc")
     []
     """
-    system = REAL
-    if is_set(system, os.fspath(path)):
-        return _of_set(os.fspath(path), system)
-    findings, header = _of_file(os.fspath(path), system)
+    if is_set(REAL, os.fspath(path)):
+        return _of_set(os.fspath(path))
+    findings, header = _of_file(os.fspath(path))
     if header is None:
         return findings
     for name in readers:
         findings += _problems(header, name)
     findings += examine(header)
     if values:
-        findings += map(warning, _of_values(os.fspath(path), system))
+        findings += map(warning, _of_values(os.fspath(path)))
     return findings
 
 
 @contextmanager
-def _header_bytes(path: str, system: System) -> Iterator[tuple[Callable[[bytearray, int], int], int]]:
+def _header_bytes(path: str) -> Iterator[tuple[Callable[[bytearray, int], int], int]]:
     """Yield what reads a file, or what is under an address, into a buffer from an offset on; and how long it is."""
     if is_address(path):
         with closing(open_stack("remote", path, writable=False)) as driver:
             yield lambda buffer, offset: driver.read_one(np.frombuffer(buffer, np.uint8), offset), driver.size()
         return
-    check_place(system.stat(path), path, exclusive=False)
-    fd = system.open(path, os.O_RDONLY)
+    check_place(REAL.stat(path), path, exclusive=False)
+    fd = REAL.open(path, os.O_RDONLY)
     try:
-        yield partial(read_at, system, fd), system.fstat(fd).st_size
+        yield partial(read_at, REAL, fd), REAL.fstat(fd).st_size
     finally:
-        system.close(fd)
+        REAL.close(fd)
 
 
-def _of_file(path: str, system: System) -> tuple[list[Finding], Header | None]:
+def _of_file(path: str) -> tuple[list[Finding], Header | None]:
     """Return what is wrong with a file as NetCDF, and its header if it has no error."""
-    with _header_bytes(path, system) as (read, nbytes):
+    with _header_bytes(path) as (read, nbytes):
         findings = with_bytes(read, nbytes, rules.check)
         if any(finding.severity == "error" for finding in findings):
             return findings, None
         return findings, with_bytes(read, nbytes, decode).header
 
 
-def _of_set(path: str, system: System) -> list[Finding]:
+def _of_set(path: str) -> list[Finding]:
     """Return what is wrong with a set of subfiles: with each of them, and with all together."""
     findings: list[Finding] = []
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", PncVolWarning)
         try:
-            with File(path, "r", system=system) as f:
+            with File(path, "r") as f:
                 known: Any = f.id.handle.session.file_set
                 tree = f.id.node.tree
                 if f.id.handle.session.disk.layout.name == "blob":
-                    for name in files_of(system, path)[: known.count]:
+                    for name in files_of(REAL, path)[: known.count]:
                         # the markers in a subfile are of the variables of the set, not of its own
-                        found, _ = _of_file(name, system)
+                        found, _ = _of_file(name)
                         findings += [one._replace(message=f"{name}: {one.message}") for one in found]
                 for k, dims in enumerate(known.files.dims, 1):
                     none = known.files.lookup(k).index.coverage().none
@@ -151,14 +150,14 @@ def _of_set(path: str, system: System) -> list[Finding]:
     return findings + [Finding("warning", -1, "set", None, str(one.message)) for one in raised]
 
 
-def _of_values(path: str, system: System) -> Findings:
+def _of_values(path: str) -> Findings:
     """Return rows that take more values than there are, and references to what is not there."""
 
     found = Findings()
     with warnings.catch_warnings():
         # these warnings are findings already
         warnings.simplefilter("ignore", PncVolWarning)
-        with File(path, "r", system=system) as f:
+        with File(path, "r") as f:
             tree = f.id.node.tree
             for node in [node for node in tree.datasets.values() if node.parts]:
                 try:

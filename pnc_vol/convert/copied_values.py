@@ -6,7 +6,8 @@ defined.
 Rules
 -----
 1. Memory does not grow with the datasets: values are copied in blocks.
-2. Only failures to read or write values (`OSError`) end a copy; a reference that leads to nothing is noted.
+2. Only failures to read or write values (`OSError`) end a copy; a reference that leads to nothing is noted, and so is a
+   dataset whose values are in other files and cannot be read there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.convert import inspect_hdf5
-from pnc_vol.convert.references import References
+from pnc_vol.convert.references import References, items_of
 from pnc_vol.convert.report import Ledger
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.file.post import write_stored
@@ -71,6 +72,7 @@ class CopiedValues:
     total : int, bytes of all values that will be copied; the caller counts them.
     widths : dict of str to int, bytes of the longest string of datasets of strings of varying length.
     room : uint8[...], for blocks of numbers.
+    lost : set of str, datasets whose values cannot be read where they are.
     """
 
     def __init__(
@@ -93,35 +95,60 @@ class CopiedValues:
         self.total = self.done = 0
         self.widths: dict[str, int] = {}
         self.room = np.empty(0, np.uint8)
+        self.lost: set[str] = set()
+
+    def pair(self, path: str) -> tuple[Any, Any]:
+        """Return a dataset of the source, and the one of the target that was made for it."""
+        source = self.source[path]
+        return source, self.target[self.references.place_of(source) or path]
 
     def place(self, paths: list[str]) -> None:
         """Give all variables of a NetCDF target their places before any value is there: no value moves or waits.
 
         What is copied whole is not filled either.
         """
-        nodes = [self.target[path].id.node for path in paths]
+        whole, ragged = [], False
         for path in paths:
-            source = self.source[path]
+            source, target = self.pair(path)
+            ragged = ragged or bool(target.id.node.parts)
             if _varies(source) and source.size:
-                self.widths[path] = self.widest_first(source, self.target[path])
-        if not any(node.parts for node in nodes):
+                with self._unless_lost(path, source):
+                    self.widths[path] = self.widest_first(source, target)
+            if not inspect_hdf5.is_elsewhere(source):
+                whole.append(target.id.node.uid)
+        if not ragged:
             # Rows of varying length have no places before they are known.
-            self.target.id.handle.session.posted.write_whole_of(node.uid for node in nodes)
+            self.target.id.handle.session.posted.write_whole_of(whole)
             self.target.flush()
 
     def copy(self, path: str) -> None:
-        """Copy the values of one dataset, block by block."""
-        source, target = self.source[path], self.target[path]
-        shape = source.shape
-        if shape is None or 0 in shape:
-            return
+        """Copy the values of one dataset."""
+        source, target = self.pair(path)
+        if source.shape is not None and 0 not in source.shape and path not in self.lost:
+            with self._unless_lost(path, source):
+                self._copy(path, source, target)
+
+    @contextmanager
+    def _unless_lost(self, path: str, source: Any) -> Iterator[None]:
+        """Note the values of a dataset as lost if they are in other files, and reading them fails."""
+        try:
+            yield
+        except UnreadableError as error:
+            if not inspect_hdf5.is_elsewhere(source):
+                raise
+            self.lost.add(path)
+            self.ledger.lose(path, "values", f"{error.strerror}; the fill value stands for what was not read")
+
+    def _copy(self, path: str, source: Any, target: Any) -> None:
+        """Copy values block by block."""
+        shape, most, chunks = source.shape, self.block_bytes, self.chunks(source, target)
         plain = source.dtype.kind in "iuf" and shape != ()
-        itemsize, most = inspect_hdf5.bytes_in_memory(source), self.block_bytes
-        chunks = self.chunks(source, target)
         if plain and chunks is None and self.to_netcdf and self.as_stored(path, source, target):
             return
         if path in self.widths:
             itemsize = inspect_hdf5.STRING_BYTES + 2 * self.widths[path]
+        else:
+            itemsize = _bytes_in_memory(source)
         if plain and chunks is None:
             most = min(most, NUMBERS)
         for block in blocks(shape, itemsize, most, chunks):
@@ -223,7 +250,7 @@ class CopiedValues:
             Its bytes.
         """
         longest, where, held = 0, (), 0
-        itemsize, chunks = inspect_hdf5.bytes_in_memory(source), self.chunks(source, target)
+        itemsize, chunks = _bytes_in_memory(source), self.chunks(source, target)
         for block in blocks(source.shape, itemsize, self.block_bytes, chunks):
             texts = np.asarray(_read(source, block or ()), dtype=object)
             lengths = np.fromiter((len(_bytes(text)) for text in texts.flat), np.int64, texts.size)
@@ -259,13 +286,24 @@ def _read(source: Any, selection: tuple[slice, ...]) -> Any:
         return inspect_hdf5.values(source, selection)
 
 
+def _bytes_in_memory(source: Any) -> int:
+    """Return the number of bytes that an element takes; see `inspect_hdf5.bytes_in_memory`."""
+    with _named(source):
+        return inspect_hdf5.bytes_in_memory(source)
+
+
+class UnreadableError(OSError):
+    """Values of a dataset of the source cannot be read."""
+
+
 @contextmanager
 def _named(source: Any) -> Iterator[None]:
-    """Yield what fails inside is an `OSError` with the dataset's name, which the libraries' own errors lack."""
+    """Give what fails inside the dataset's name, which the libraries' own errors lack."""
     try:
         yield
     except (OSError, RuntimeError, TypeError, ValueError) as error:
-        raise OSError(getattr(error, "errno", None) or errno.EIO, f"{source.name} cannot be read: {error}") from error
+        code = getattr(error, "errno", None) or errno.EIO
+        raise UnreadableError(code, f"{source.name} cannot be read: {error}") from error
 
 
 def _bytes(text: Any) -> bytes:
@@ -348,11 +386,7 @@ def _exact(values: Any, dtype: Dtype, shape: tuple[int, ...]) -> Any:
         return np.ascontiguousarray(np.asarray(values, dtype).reshape(shape))
     base = ragged_base(dtype)
     made = np.empty(int(np.prod(shape, dtype=np.int64)), dtype)
-    if shape:
-        items = np.asarray(values, object).reshape(shape).ravel().tolist()
-    else:
-        items = [values.item() if isinstance(values, np.ndarray) and not values.shape else values]
-    for at, item in enumerate(items):
+    for at, item in enumerate(items_of(values, shape)):
         made[at] = item if base is None else _row(item, base)
     return made.reshape(shape)
 

@@ -19,86 +19,27 @@ import os
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pnc_vol.api.arguments import refuse_remote
 from pnc_vol.api.file import File
 from pnc_vol.convert import inspect_hdf5, space
 from pnc_vol.convert.copied_values import CopiedValues
 from pnc_vol.convert.either import Kind, kind_of, open_either
+from pnc_vol.convert.new_files import Progress, check_names, published
 from pnc_vol.convert.report import Ledger, LossError, Report
 from pnc_vol.convert.transfer import Transfer
-from pnc_vol.disk.locking import Held
-from pnc_vol.disk.naming import mode_of_new, name_new
 from pnc_vol.errors import PncVolError, ShortFileWarning
-from pnc_vol.file.leftovers import look_after
 from pnc_vol.optional import require_h5py
-from pnc_vol.settings.options import resolve
-from pnc_vol.system import REAL, System, exists, is_folder
+from pnc_vol.system import REAL, System
 
-__all__ = ["LossError", "Report", "check_names", "convert", "published"]
-
-Progress = Callable[[int, int, str], None]
+__all__ = ["LossError", "Report", "convert"]
 
 MIB = 1024 * 1024
 BUFFER = 2 * MIB
 """Bytes of the target's queue: what is smaller is written together."""
-
-
-@contextlib.contextmanager
-def published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
-    """Yield a temporary name that becomes `target` if the block ends well, and is removed if it does not."""
-    # what a symbolic link leads to is replaced, not the link
-    target = system.realpath(target)
-    folder, name = os.path.split(target)
-    # The name of the file is kept short, so that a long target name does not exceed what the system takes.
-    temporary = os.path.join(folder, f".{name[:100]}.{system.token()}.part")
-    held = Held(system, target, resolve({}).locking)
-    try:
-        if overwrite:
-            held.may_replace(target)
-        yield temporary
-        if exists(system, target):
-            # what is replaced may be on stable storage: what takes its name is, too
-            fd = system.open(temporary, os.O_RDWR)
-            try:
-                system.fsync(fd)
-            finally:
-                system.close(fd)
-        if overwrite:
-            held.may_replace(target)
-            look_after(target, target, resolve({"system": system}), writable=True, replaced=True)
-            system.rename(temporary, target)
-        else:
-            name_new(system, temporary, target)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            system.unlink(temporary)
-        if isinstance(error, OSError) and error.filename == temporary:
-            error.filename = target
-        raise
-    finally:
-        held.release()
-
-
-def check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:
-    """Refuse a target that is the source, has no folder, or exists without `overwrite`."""
-    refuse_remote(target, "write the file here, and copy it there")
-    folder = os.path.dirname(system.realpath(target))
-    if not is_folder(system, folder):
-        raise FileNotFoundError(errno.ENOENT, "the folder does not exist; make it first, or write elsewhere", folder)
-    if not exists(system, target):
-        return
-    with contextlib.suppress(FileNotFoundError):
-        one, other = system.stat(source), system.stat(target)
-        if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino):
-            raise FileExistsError(errno.EEXIST, "The target is the source itself; give another name", target)
-    if not overwrite:
-        raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", target)
-    mode_of_new(system, target, exclusive=False)
 
 
 def convert(
@@ -196,10 +137,7 @@ def convert(
                 to_netcdf=kind == "hdf5", block_bytes=block_bytes, progress=progress,
                 widest=partial(_check_strings, source, target, allow=allow_sparse),
             )  # fmt: skip
-            Transfer(
-                reader, writer, ledger,
-                to_netcdf=kind == "hdf5", values=values, storage=storage, follow_external=follow_external,
-            ).run()  # fmt: skip
+            Transfer(values, storage=storage, follow_external=follow_external).run()
             for path, nbytes in _missing(reader) if kind == "netcdf" else ():
                 why = f"{nbytes} bytes are missing at the end of the file; the fill value stands for them"
                 ledger.lose(path, "values", why)

@@ -24,6 +24,7 @@ from pnc_vol.mapping.dtypes import check_string_dtype, string_dtype
 
 __all__ = [
     "BARE",
+    "NO_COORDINATE",
     "OF_NETCDF4",
     "STRING_BYTES",
     "attribute",
@@ -35,9 +36,11 @@ __all__ = [
     "bare_dimension",
     "bookkeeping",
     "bytes_in_memory",
+    "called_like_dimensions",
     "chosen_fill",
     "identity",
     "identity_of",
+    "is_elsewhere",
     "is_hdf5",
     "is_netcdf4",
     "is_plain_netcdf",
@@ -60,6 +63,10 @@ BARE = "This is a netCDF dimension but not a netCDF variable"
 
 #: Bytes of a string object in memory without its text, and how many are looked at to guess the length of all.
 STRING_BYTES, SAMPLES = 64, 32
+
+NO_COORDINATE = "_nc4_non_coord_"
+"""What the netCDF-4 library puts before the name of a variable that is called like a dimension, and is not its
+coordinate: in HDF5 the dimension has the name."""
 
 OF_NETCDF4 = frozenset({"_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties"})
 """Attributes that the netCDF-4 library keeps for itself."""
@@ -394,6 +401,16 @@ def bare_dimension(dataset: Any) -> str:
     return str(dataset.name).rpartition("/")[2] if name.startswith(BARE) else ""
 
 
+def called_like_dimensions(file: Any) -> frozenset[str]:
+    """Return the variables of a NetCDF file without groups that have the name of a dimension, and are no scales."""
+    tree = file.id.node.tree
+    if tree.links or not all(hasattr(child, "shape") for child in tree.root.children.values()):
+        return frozenset()
+    dims = {axis.dim_name for node in tree.datasets.values() for axis in node.axes if not axis.only_label}
+    dims |= tree.file_dims.spare
+    return frozenset(name for name, node in tree.root.children.items() if name in dims and node.scale is None)
+
+
 def axis_label(dataset: Any, axis: int) -> str:
     """Return the label of an axis; of ours, that is also the name of its dimension if no scale brings it along."""
     if is_hdf5(dataset) and not is_sound(dataset, "DIMENSION_LABELS"):
@@ -409,6 +426,13 @@ def axis_scales(dataset: Any, axis: int) -> list[str]:
 
 
 # --------------------------------------------------------------------------------- values that are in other files
+
+
+def is_elsewhere(dataset: Any) -> bool:
+    """Return whether values of a dataset are those of other datasets, or in raw files."""
+    if not is_hdf5(dataset):
+        return dataset.id.node.away is not None
+    return bool(dataset.is_virtual or dataset.external)
 
 
 def outside(dataset: Any) -> str:

@@ -32,8 +32,8 @@ from pnc_vol.api.file import File
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.copied_values import CopiedValues
 from pnc_vol.convert.either import kind_of
-from pnc_vol.convert.hdf5 import check_names, published
 from pnc_vol.convert.link_state import NOTE, digest, note_of, source_of
+from pnc_vol.convert.new_files import check_names, published
 from pnc_vol.convert.report import Ledger, Loss
 from pnc_vol.convert.transfer import REFUSALS, Transfer
 from pnc_vol.errors import PncVolError
@@ -44,7 +44,7 @@ from pnc_vol.format.model import Header
 from pnc_vol.mapping.dtypes import Element, check_enum_dtype, enum_dtype, opaque_dtype, string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.optional import require_h5py
-from pnc_vol.system import REAL, System
+from pnc_vol.system import REAL
 
 __all__ = ["MOST", "PARTS", "Link", "link"]
 
@@ -127,17 +127,17 @@ def link(
     >>> link("ocean.nc", "ocean.h5").datasets
     1
     """
-    source, target, system = os.fspath(source), os.fspath(target), REAL
+    source, target = os.fspath(source), os.fspath(target)
     refuse_remote(source, "HDF5 reads the values from a file of this machine: copy it here, and link the copy")
     h5py = require_h5py("Writing a link file")
-    if kind_of(source, system=system) != "netcdf":
+    if kind_of(source) != "netcdf":
         raise PncVolError(f"{source}: it is an HDF5 file already; HDF5 programs read it without a link file")
     before = None
     with contextlib.suppress(OSError):
         before = note_of(target)
-    ours = before is not None and _same_file(source_of(before, target), source, system)
-    check_names(source, target, overwrite=overwrite or ours, system=system)
-    named = os.path.relpath(source, os.path.dirname(system.realpath(target))) if relative else os.path.abspath(source)
+    ours = before is not None and REAL.realpath(source_of(before, target)) == REAL.realpath(source)
+    check_names(source, target, overwrite=overwrite or ours, system=REAL)
+    named = os.path.relpath(source, os.path.dirname(REAL.realpath(target))) if relative else os.path.abspath(source)
     with File(source, "r") as reader:
         header = _header_of(reader, source)
         note = {"source": named, "header": digest(header), "records": header.numrecs, "version": 1}
@@ -145,7 +145,7 @@ def link(
             return Link(source, target, False, 0, header.numrecs, 0, ())
         ledger = Ledger()
         with (
-            published(target, overwrite=overwrite or ours, system=system) as temporary,
+            published(target, overwrite=overwrite or ours, system=REAL) as temporary,
             # Attributes above 64 KiB need the later bounds; every HDF5 since 1.10 reads virtual datasets.
             h5py.File(temporary, "w", track_order=True, libver=("v108", "latest")) as writer,
         ):
@@ -155,10 +155,6 @@ def link(
             # of fixed length: it stands behind its name, where `note_of` finds it without the HDF5 library
             writer.attrs[NOTE] = np.bytes_(json.dumps(note).encode())
     return Link(source, target, True, len(linked.copied), header.numrecs, stored.segments, tuple(ledger.lost))
-
-
-def _same_file(one: str, other: str, system: System) -> bool:
-    return system.realpath(one) == system.realpath(other)
 
 
 def _header_of(reader: File, source: str) -> Header:
@@ -203,7 +199,7 @@ class _Linked(Transfer):
 
     def __init__(self, reader: File, writer: Any, ledger: Ledger, stored: _Stored) -> None:
         values = CopiedValues(reader, writer, ledger, to_netcdf=False, block_bytes=0, progress=None)
-        super().__init__(reader, writer, ledger, to_netcdf=False, values=values, storage={})
+        super().__init__(values, storage={})
         self.stored = stored
 
     # ------------------------------------------------------------------------------------------- datasets
@@ -223,7 +219,7 @@ class _Linked(Transfer):
         if not node.parts:
             self.copied.append(path)
         self.ledger.datasets += 1
-        self.references.note(source, path)
+        self.references.note(source, made.name)
         self.attributes(source, made)
 
     def parts(self, node: DatasetNode, name: str, target: Any) -> Any:
@@ -294,9 +290,10 @@ class _Linked(Transfer):
     def axes(self, path: str) -> Iterator[str]:
         """Attach scales and set labels; every dimension of NetCDF is a scale, so that netCDF-4 has its name."""
         yield from super().axes(path)
-        self.attach(self.source[path].id.node, self.target[path])
+        source, target = self.values.pair(path)
+        self.attach(source.id.node, target)
 
-    def dimension(self, path: str, axis: int, name: str) -> None:
+    def dimension(self, path: str, node: Any, target: Any, axis: int, name: str) -> None:
         """Do nothing: `attach` does it, for axes without a label too."""
 
     def attach(self, node: DatasetNode, made: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pnc_vol.api.file import File
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
-from pnc_vol.system import REAL, System, exists
+from pnc_vol.system import REAL, exists
 from pnc_vol.system.full_io import read_content
 from pnc_vol.warn import warn_outside
 
@@ -45,7 +45,7 @@ def digest(header: Header) -> str:
     return hashlib.blake2b(encode(header.with_numrecs(0), check=False), digest_size=16).hexdigest()
 
 
-def state_of(path: str | os.PathLike[str], *, system: System = REAL) -> LinkState | None:
+def state_of(path: str | os.PathLike[str]) -> LinkState | None:
     """Return whether a link file is up to date; None if the file is no link file.
 
     Examples
@@ -54,13 +54,13 @@ def state_of(path: str | os.PathLike[str], *, system: System = REAL) -> LinkStat
     LinkState(source='/data/ocean.nc', stale='the NetCDF file has 12 records, the link file shows 10')
     """
     path = os.fspath(path)
-    note = note_of(path, system=system)
-    return None if note is None else _state(note, path, system)
+    note = note_of(path)
+    return None if note is None else _state(note, path)
 
 
-def _state(note: dict[str, Any], path: str, system: System) -> LinkState:
+def _state(note: dict[str, Any], path: str) -> LinkState:
     source = source_of(note, path)
-    if not exists(system, source):
+    if not exists(REAL, source):
         return LinkState(source, f"there is no file {source}")
     with File(source, "r") as reader:
         header = reader.id.handle.session.disk.header
@@ -77,14 +77,14 @@ def source_of(note: dict[str, Any], path: str) -> str:
     return os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(path)), str(note.get("source"))))
 
 
-def note_of(path: str, *, system: System = REAL) -> dict[str, Any] | None:
+def note_of(path: str) -> dict[str, Any] | None:
     """Return the note in a link file; None if the file is none.
 
     The HDF5 library is not asked: what stands at `path` may be any file, and in a damaged one the library may look for
     attributes for ever.
     """
     try:
-        content = read_content(system, path, limit=_MOST).tobytes()
+        content = read_content(REAL, path, limit=_MOST).tobytes()
     except OSError as error:
         if error.errno != errno.EFBIG:
             raise
@@ -116,6 +116,6 @@ def warn_if_stale(path: str | os.PathLike[str], opened: Any) -> None:
     opened : h5py.File, the same file.
     """
     note, path = _note_in(opened), os.fsdecode(path)
-    state = None if note is None else _state(note, path, REAL)
+    state = None if note is None else _state(note, path)
     if state is not None and state.stale:
         warn_outside(f"{path} is stale: {state.stale}; make it again with: pnc-vol link {state.source} {path}")

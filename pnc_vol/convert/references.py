@@ -27,7 +27,7 @@ from pnc_vol.mapping.composite import ragged_base
 from pnc_vol.mapping.dtypes import Dtype, metadata_of
 from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
 
-__all__ = ["MOST_POINTS", "Meanings", "References"]
+__all__ = ["MOST_POINTS", "Meanings", "References", "items_of"]
 
 MOST_POINTS = 1 << 20
 """Elements of a region that is no hyperslab, above which it is not translated: each is a number in the target."""
@@ -57,6 +57,10 @@ class References:
     def note(self, member: Any, path: str) -> None:
         """Say that the target has an object of the source, and where."""
         self.places[inspect_hdf5.identity(member)] = path
+
+    def place_of(self, member: Any) -> str | None:
+        """Return the path in the target of what was made for an object of the source; None if nothing was."""
+        return self.places.get(inspect_hdf5.identity(member))
 
     def dtype(self, dtype: Dtype) -> Dtype:
         """Return the type as the target's library has it; a type without references is returned as it is."""
@@ -116,7 +120,7 @@ class References:
             return fields
         base = ragged_base(dtype)
         made = np.empty(prod(shape), self.dtype(dtype))
-        for at, item in enumerate(_items(values, shape)):
+        for at, item in enumerate(items_of(values, shape)):
             if base is None:
                 made[at] = self.follow(item)
             elif item is None or np.ndim(item) == 0:
@@ -169,7 +173,7 @@ class References:
             return null
 
 
-def _items(values: Any, shape: tuple[int, ...]) -> list[Any]:
+def items_of(values: Any, shape: tuple[int, ...]) -> list[Any]:
     """Return the elements of an array of objects with the axes `shape`."""
     if shape:
         return np.asarray(values, object).reshape(shape).ravel().tolist()

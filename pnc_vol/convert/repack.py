@@ -1,8 +1,8 @@
 """`repack` writes a file again without what is not used in it.
 
-Knows: headers, places, which processes may have the file open. Does not know: how the new file is written
-(`convert.rewriting`); values:
-a variable's bytes are copied as they are.
+Knows: headers, places, which processes may have the file open; with `materialize`, virtual datasets and those in raw
+files. Does not know: how the new file is written (`convert.new_files`); values: a variable's bytes are copied as they
+are.
 
 Rules
 -----
@@ -10,6 +10,7 @@ Rules
    Where they lie changes, and the number of records, if no dataset is that long any more. (A copy through datasets, as
    h5repack makes it, would give dimensions and variables new names, and take longer than a copy of bytes.)
 2. What may change the source meanwhile is refused where it can be known, and found out afterwards where it cannot.
+3. Values from other files are all read before any dataset is replaced by an ordinary one.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from typing import Any, Literal
 import numpy as np
 
 from pnc_vol.api.file import File
-from pnc_vol.convert.materialize import elsewhere
-from pnc_vol.convert.materialize import materialize as values_into
-from pnc_vol.convert.rewriting import Copying, Progress, rewrite, same_file
+from pnc_vol.api.virtual_data import missing
+from pnc_vol.convert.new_files import Copying, Progress, rewrite, same_file
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import CorruptHeaderError, DefinitionError, LogRefusedError, NotYetError
+from pnc_vol.extents.blocks import blocks
 from pnc_vol.file.file_sets import is_set
 from pnc_vol.file.leftovers import left
 from pnc_vol.file.registry import refuse_open
@@ -42,9 +43,11 @@ from pnc_vol.format.moving import Moves, moves
 from pnc_vol.format.placing import Alignment, place
 from pnc_vol.layout.registry import refuse_other_layouts
 from pnc_vol.mapping.flatten import numrecs_of
+from pnc_vol.mapping.links import Hard, entries
 from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.settings.options import Options, resolve
 from pnc_vol.system import REAL, System, exists
+from pnc_vol.warn import warn_outside
 
 __all__ = ["Repacked", "repack", "repack_on"]
 
@@ -173,23 +176,28 @@ def repack(
     if not materialize or dry_run:
         return done
     with File(source, "r+" if target is None else "r", external_links=external_links) as shown:
-        if not elsewhere(shown):
+        paths = [
+            node.path
+            for node in shown.id.node.tree.datasets.values()
+            if node.away is not None and node.parent is not None
+        ]
+        if not paths:
             return done
         if target is None:
-            values_into(shown, shown)
+            _make_ordinary(shown, shown, paths)
         else:
-            _with_values(shown, done.target)
+            _with_values(shown, done.target, paths)
     # What was replaced leaves gaps.
     repack_on(REAL, done.target, None, **given)
     after = REAL.stat(done.target).st_size
     return replace(done, after=after, written=True)
 
 
-def _with_values(shown: File, target: str) -> None:
+def _with_values(shown: File, target: str, paths: list[str]) -> None:
     """Give a new file the values that the source shows; if that fails, there is no such file."""
     try:
         with File(target, "r+") as file:
-            values_into(shown, file)
+            _make_ordinary(shown, file, paths)
     except BaseException:
         REAL.unlink(target)
         raise
@@ -350,3 +358,69 @@ def _there(pieces: Moves, nbytes: int) -> Moves:
     length = np.minimum(pieces.length, nbytes - pieces.src)
     keep = length > 0
     return Moves(pieces.src[keep], pieces.dst[keep], length[keep])
+
+
+# ----------------------------------------------------------------------------- datasets whose values are elsewhere
+
+_ROOM = "materialized by pnc-vol"
+_BLOCK = 16 << 20
+
+
+def _make_ordinary(source: File, target: File, paths: list[str]) -> None:
+    """Give a file the values that datasets of it show of other files, in ordinary datasets; all or none.
+
+    A dataset keeps its name, its attributes, its scales and its hard links. Elements whose source is missing get the
+    fill value, with a warning that names the sources.
+
+    Parameters
+    ----------
+    source : File, open for reading, or `target` itself.
+        What is shown is looked for from there.
+    target : File, open for writing, with the same datasets.
+
+    Raises
+    ------
+    SourceError
+        A source cannot be read; the file stays as it was.
+    """
+    room = target.create_group(_ROOM)
+    try:
+        made = {path: _copied(source[path], room, str(i)) for i, path in enumerate(paths)}
+    except BaseException:
+        del target[_ROOM]
+        raise
+    for path, dataset in made.items():
+        _replace(target, path, dataset)
+    del target[_ROOM]
+
+
+def _copied(shown: Any, room: Any, name: str) -> Any:
+    if gone := missing(shown.id):
+        warn_outside(f"{shown.name}: the fill value stands for the values of sources that are missing: {gone}")
+    limits = None if shown.maxshape == shown.shape else shown.maxshape
+    fill = None if shown.id.node.away.fill is None else shown.fillvalue
+    made = room.create_dataset(name, shown.shape, shown.dtype, maxshape=limits, fillvalue=fill)
+    for block in blocks(shown.shape, max(1, shown.dtype.itemsize), _BLOCK):
+        made[block] = shown[block]
+    return made
+
+
+def _replace(target: File, path: str, made: Any) -> None:
+    """Let a dataset stand where the one of that path does."""
+    old, new = target[path].id.node, made.id.node
+    tree = old.tree
+    for name, value in old.attrs.items():
+        new.attrs[name] = value
+    new.scale, new.made_axes = old.scale, old.axes
+    if "track_order" in old.ignored:
+        new.ignored = {**new.ignored, "track_order": True}
+    # What is attached to it, and what else leads to it.
+    for node in tree.datasets.values():
+        for axis in node.made_axes or ():
+            axis.scales = [new if scale is old else scale for scale in axis.scales]
+    for group, name, entry in list(entries(tree)):
+        if isinstance(entry, Hard) and entry.node is old:
+            group.links[name] = Hard(new)
+    above, name = old.parent, old.name
+    tree.remove(old)
+    tree.move(new, above, name)

@@ -6,8 +6,8 @@ Rules
 -----
 1. Everything is defined before any value is copied: a NetCDF header is then complete before the first block.
 2. Objects are made in the order in which the source lists them: of creation where it tracks that.
-3. What the target refuses is noted in the ledger with the target's own words, and left out; only failures to read or
-   write values (`OSError`) end the transfer.
+3. What the target refuses is noted in the ledger with the target's own words, and left out, and so is what other files
+   hold and cannot be read there. Only other failures to read or write values (`OSError`) end the transfer.
 4. HDF5's bookkeeping of dimension scales is never copied as attributes; it becomes scales and labels.
 5. References are copied when everything that they may lead to is there.
 6. Files that the source refers to are not opened, unless that was asked for.
@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,9 +27,9 @@ from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.copied_values import CopiedValues, create_attribute
 from pnc_vol.convert.inspect_hdf5 import outside
 from pnc_vol.convert.report import Ledger
-from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeError
+from pnc_vol.errors import DefinitionError, NameExistsError, NotYetError, RangeError, SourceError
 from pnc_vol.mapping.dtypes import Empty
-from pnc_vol.mapping.names import MARKER
+from pnc_vol.mapping.names import MARKER, marker_attr
 
 __all__ = ["Transfer"]
 
@@ -41,46 +42,29 @@ class Transfer:
 
     Parameters
     ----------
-    source, target : File
-        Open files, of h5py or of ours; the target is empty.
-    ledger : Ledger
-        Gets counts and notes.
-    to_netcdf : bool
-        The target is ours, the source is h5py's; else the other way round.
     values : CopiedValues
-        Copies the values when all is defined.
+        Has the source and the target, which is empty; copies the values when all is defined.
     storage : dict
         Keywords for the target's datasets that have a shape.
     follow_external : bool
         Copy values that HDF5 keeps in other files.
     """
 
-    def __init__(
-        self,
-        source: Any,
-        target: Any,
-        ledger: Ledger,
-        *,
-        to_netcdf: bool,
-        values: CopiedValues,
-        storage: dict[str, Any],
-        follow_external: bool = False,
-    ) -> None:
-        self.source, self.target, self.ledger = source, target, ledger
+    def __init__(self, values: CopiedValues, *, storage: dict[str, Any], follow_external: bool = False) -> None:
+        self.source, self.target, self.ledger = values.source, values.target, values.ledger
         self.follow_external = follow_external
         self.values, self.references = values, values.references
         self.later: list[tuple[Any, Any]] = []
         """Objects, of the source and of the target, whose attributes hold references."""
-        self.to_netcdf = to_netcdf
+        self.to_netcdf = values.to_netcdf
         self.storage = storage
+        self.apart = frozenset() if self.to_netcdf else inspect_hdf5.called_like_dimensions(self.source)
         self.copied: list[str] = []
         """Paths of the datasets in the target, in order of definition."""
         self.scales: dict[str, str] = {}
         """Path of each netCDF-4 dimension without a variable: the dimension's name."""
         self.dimensions: dict[str, Any] = {}
         """Scales that were made in an HDF5 file for dimensions of NetCDF that have no variable."""
-        self.objects: dict[Any, str] = {}
-        """Objects of the source that have several names: the path under which each was copied."""
 
     def run(self) -> None:
         """Define all, then copy all values.
@@ -96,13 +80,13 @@ class Transfer:
         for path in self.copied:
             self.values.copy(path)
         self.target.flush()
-        _note_fill_values(self.ledger, self.source, self.target, self.copied, to_netcdf=self.to_netcdf)
+        _note_fill_values(self.ledger, self.values, self.copied)
         if self.to_netcdf:
-            _note_spellings(self.ledger, self.target, self.copied, self.scales)
+            _note_spellings(self.ledger, self.values, self.copied, self.scales)
+            _note_markers(self.ledger, self.target)
 
     def define(self) -> None:
         """Define all, without values."""
-        self.objects[self.source["/"]] = "/"
         self.references.note(self.source["/"], "/")
         self.attributes(self.source, self.target)
         self.group(self.source, self.target)
@@ -138,10 +122,12 @@ class Transfer:
                     self.ledger.lose(path, repr(link), "the file that it points to is not converted with this one")
                     continue
                 member = source[name]
+                # the shape of a virtual dataset is that of its sources
+                kind = inspect_hdf5.kind_of_object(member)
             except (OSError, KeyError, RuntimeError, TypeError) as error:
                 self.ledger.lose(path, "object", error)
                 continue
-            self.member(path, name, member, target)
+            self.member(path, name, kind, member, target)
         if self.to_netcdf:
             _note_order(self.ledger, source, target)
 
@@ -167,16 +153,15 @@ class Transfer:
         except (*REFUSALS, OSError, RuntimeError) as error:
             self.ledger.lose(path, "named type", error)
             return
+        self.references.note(member, path)
         self.attributes(member, target[name])
 
-    def member(self, path: str, name: str, member: Any, target: Any) -> None:
+    def member(self, path: str, name: str, kind: str, member: Any, target: Any) -> None:
         """Define one member of a group."""
-        if inspect_hdf5.names_of(member) > 1:
-            first = self.objects.setdefault(member, path)
-            if first != path:
-                self.second_name(path, name, target, first)
-                return
-        kind = inspect_hdf5.kind_of_object(member)
+        first = self.references.place_of(member) if inspect_hdf5.names_of(member) > 1 else None
+        if first is not None:
+            self.second_name(path, name, target, first)
+            return
         if kind == "group":
             try:
                 made = target.create_group(name, track_order=self.tracked(member))
@@ -184,7 +169,7 @@ class Transfer:
                 self.ledger.lose(path, "group and all in it", error)
                 return
             self.ledger.groups += 1
-            self.references.note(member, path)
+            self.references.note(member, made.name)
             self.attributes(member, made)
             self.group(member, made)
         elif kind == "dataset":
@@ -204,17 +189,18 @@ class Transfer:
                 self.ledger.drop(f"{path}@{name}", "bookkeeping of the netCDF-4 library")
             return
         try:
+            gone = "" if self.to_netcdf or not source.is_virtual else missing(source.id)
             dtype = self.references.dtype(inspect_hdf5.storable_dtype(source))
-            made = target.create_dataset(name, **self.definition(path, source, dtype))
-        except REFUSALS as error:
+            made = target.create_dataset(self.name(path, name, source), **self.definition(path, source, dtype))
+        except (*REFUSALS, SourceError) as error:
             self.ledger.lose(path, "dataset", error)
             return
         self.ledger.datasets += 1
         self.copied.append(path)
-        self.references.note(source, path)
+        self.references.note(source, made.name)
         if source.shape is not None:
             self.values.total += source.size * source.dtype.itemsize
-        if not self.to_netcdf and source.is_virtual and (gone := missing(source.id)):
+        if gone:
             self.ledger.lose(path, "some values", f"their sources are missing: {gone}")
         if self.to_netcdf:
             details = inspect_hdf5.type_details(source.id.get_type(), source.dtype)
@@ -222,6 +208,19 @@ class Transfer:
             if storage := ", ".join(filter(None, (inspect_hdf5.storage_options(source), copied, details))):
                 self.ledger.drop(path, storage)
         self.attributes(source, made)
+
+    def name(self, path: str, name: str, source: Any) -> str:
+        """Return what a dataset is called in the target: netCDF-4 has a prefix for one with the name of a dimension."""
+        prefix = inspect_hdf5.NO_COORDINATE
+        if not self.to_netcdf:
+            other = prefix + name if path[1:] in self.apart else name
+        else:
+            plain = name.removeprefix(prefix)
+            scale = source.parent.get(plain) if plain not in (name, "") else None
+            other = plain if hasattr(scale, "shape") and inspect_hdf5.bare_dimension(scale) else name
+        if other != name:
+            self.ledger.spell(path, f"called like a dimension, as netCDF-4 has it: {name} -> {other}")
+        return other
 
     def definition(self, path: str, source: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
         """Return the keywords of `create_dataset`."""
@@ -299,13 +298,13 @@ class Transfer:
         if name is None:
             return
         try:
-            self.target[path].make_scale(name)
+            self.values.pair(path)[1].make_scale(name)
         except (*REFUSALS, RuntimeError) as error:
             self.ledger.lose(path, "being a dimension scale", error)
 
     def axes(self, path: str) -> Iterator[str]:
         """Attach scales and set labels; yields the paths of bare dimensions that gave an axis its name."""
-        source, target = self.source[path], self.target[path]
+        source, target = self.values.pair(path)
         for axis in range(len(source.shape or ())):
             label = self.label(source, axis)
             for scale in inspect_hdf5.axis_scales(source, axis):
@@ -314,7 +313,7 @@ class Transfer:
                     yield scale
                     continue
                 try:
-                    target.dims[axis].attach_scale(self.target[self.place(scale)])
+                    target.dims[axis].attach_scale(self.values.pair(scale)[1])
                 except (*REFUSALS, KeyError, RuntimeError) as error:
                     self.ledger.lose(path, f"scale {scale} of axis {axis}", error)
             if not label:
@@ -325,7 +324,7 @@ class Transfer:
                 self.ledger.lose(path, f"label {label!r} of axis {axis}", error)
                 continue
             if not self.to_netcdf:
-                self.dimension(path, axis, label)
+                self.dimension(path, source.id.node, target, axis, label)
             elif not inspect_hdf5.is_netcdf4(source):
                 target.id.node.axes[axis].only_label = True
 
@@ -333,12 +332,11 @@ class Transfer:
         """Return the label that an axis is to have, maybe empty."""
         return inspect_hdf5.axis_label(source, axis)
 
-    def dimension(self, path: str, axis: int, name: str) -> None:
+    def dimension(self, path: str, node: Any, target: Any, axis: int, name: str) -> None:
         """Give an axis the scale that stands for its NetCDF dimension, as netCDF-4 has it for one without a variable.
 
         Programs that know NetCDF alone find the names of dimensions there, and not in labels.
         """
-        node = self.source[path].id.node
         if node.axes[axis].only_label or node.scale is not None:
             return
         size = node.shape[axis]
@@ -349,7 +347,7 @@ class Transfer:
             self.ledger.spell(path, f"dimension {name} -> label of axis {axis}")
             return
         if made.shape[0] == size:
-            self.target[path].dims[axis].attach_scale(made)
+            target.dims[axis].attach_scale(made)
 
     def bare_scale(self, name: str, size: int, limit: int | None) -> Any:
         """Return a new scale without values that stands for a dimension; None if it cannot have the name."""
@@ -360,12 +358,6 @@ class Transfer:
         self.dimensions[name] = made
         self.ledger.spell(f"/{name}", "dimension without a variable -> scale as netCDF-4 has it, and label of axes")
         return made
-
-    def place(self, path: str) -> str:
-        """Return where the target has an object that the source calls `path`."""
-        if self.objects and self.to_netcdf:
-            return self.objects.get(self.source[path], path)
-        return path
 
 
 # ---------------------------------------------------------------------------- what the target has in another way
@@ -385,6 +377,9 @@ SPELLINGS = {
     "composite": "compound, reference or array of varying length -> a variable for each of its parts",
 }
 """How the kinds of values that NetCDF does not have are written; see `docs/reference/file-format.md`."""
+
+MARKED = {"track": "order of attributes", "listed": "order of members", "labels": "labels of axes"}
+"""What markers hold that is no kind of value."""
 
 
 def _note_order(ledger: Ledger, source: Any, target: Any) -> None:
@@ -409,20 +404,20 @@ def _note_attribute(ledger: Ledger, source: Any, name: str, where: str, shape: t
         ledger.drop(where, details)
 
 
-def _note_fill_values(ledger: Ledger, source: Any, target: Any, paths: list[str], *, to_netcdf: bool) -> None:
+def _note_fill_values(ledger: Ledger, values: CopiedValues, paths: list[str]) -> None:
     """Note which fill values are attributes, too, as NetCDF has them."""
     for path in paths:
-        source_has, target_has = ("_FillValue" in side[path].attrs for side in (source, target))
-        if to_netcdf and target_has and not source_has:
+        source_has, target_has = ("_FillValue" in side.attrs for side in values.pair(path))
+        if values.to_netcdf and target_has and not source_has:
             ledger.spell(f"{path}@_FillValue", "fill value -> attribute _FillValue")
-        elif not to_netcdf and source_has:
+        elif not values.to_netcdf and source_has:
             ledger.spell(f"{path}@_FillValue", "attribute _FillValue -> fill value, and the attribute")
 
 
-def _note_spellings(ledger: Ledger, target: Any, paths: list[str], bare: dict[str, str]) -> None:
+def _note_spellings(ledger: Ledger, values: CopiedValues, paths: list[str], bare: dict[str, str]) -> None:
     """Note which conventions the NetCDF file uses for what was copied."""
     for path in paths:
-        node = target[path].id.node
+        node = values.pair(path)[1].id.node
         if path.count("/") > 1 or node.cdf_name != node.name:
             ledger.spell(path, f"path -> variable name {node.cdf_name}")
         if node.element.kind in SPELLINGS:
@@ -431,3 +426,14 @@ def _note_spellings(ledger: Ledger, target: Any, paths: list[str], bare: dict[st
             ledger.spell(path, f"no elements -> scalar placeholder, and the shape in {MARKER}")
     for path, name in bare.items():
         ledger.spell(path, f"netCDF-4 dimension without a variable -> dimension {name}")
+
+
+def _note_markers(ledger: Ledger, target: Any) -> None:
+    """Note orders and labels, for which NetCDF has no words."""
+    header = target.id.handle.session.disk.header
+    paths = {node.cdf_name: node.path for node in target.id.node.tree.datasets.values()}
+    for path, attrs in [("/", header.attrs), *((paths.get(var.name, var.name), var.attrs) for var in header.vars)]:
+        marker = marker_attr(attrs)
+        found = {} if marker is None else json.loads(marker.data)
+        for key in MARKED.keys() & found:
+            ledger.spell(path, f"{MARKED[key]} -> {MARKER}")

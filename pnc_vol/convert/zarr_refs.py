@@ -26,7 +26,7 @@ import numpy as np
 
 from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
-from pnc_vol.convert.hdf5 import check_names, published
+from pnc_vol.convert.new_files import check_names, published
 from pnc_vol.errors import DefinitionError, MissingPackageError
 from pnc_vol.extents.model import Extents
 from pnc_vol.format import model

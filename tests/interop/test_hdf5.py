@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from other_process import fresh, status
+from programs import tool
 
 import pnc_vol
 from pnc_vol.convert.hdf5 import LossError, convert
@@ -772,3 +773,100 @@ def test_rows_of_numbers_of_either_byte_order_have_the_right_values(tmp_path: Pa
             assert [each.tolist() for each in found["fields"]["two"][0]] == [[8], [9, 10]]
             assert [each.tolist() for each in found["rows"].attrs["attr"]] == [[5], [6, 6]]
         assert g["all/seen"][1].tolist() == [0x11223344, 1]
+
+
+def write_shown_elsewhere(folder: Path, lib: Any) -> Path:
+    """A file with datasets whose values are in other files, some of which cannot be read; between two of its own."""
+    for name in ("in/good", "in/bad", "in/gone", "away"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with lib.File(path, "w") as f:
+            f["x"] = np.arange(4.0)
+    (folder / "in/bad").write_bytes((folder / "in/bad").read_bytes()[:30])
+    (folder / "in/gone").unlink()
+    (folder / "in/raw").write_bytes(np.arange(4.0).tobytes())
+    with lib.File(folder / "in/all", "w") as f:
+        f["first"] = [1, 2]
+        for name, source in (("good", "good"), ("bad", "bad"), ("gone", "gone"), ("away", "../away")):
+            layout = lib.VirtualLayout((4,), "f8")
+            layout[:] = lib.VirtualSource(source, "x", (4,), "f8")
+            f.create_virtual_dataset(name, layout, fillvalue=-1)
+        f.create_dataset("raw", (4,), "f8", external=[("raw", 0, 32)])
+        f.create_dataset("no_raw", (4,), "f8", external=[("nothing", 0, 32)])
+        f["last"] = [3, 4]
+    return folder / "in/all"
+
+
+@pytest.mark.parametrize(("lib", "other"), [(pnc_vol, h5py), (h5py, pnc_vol)])
+def test_sources_that_cannot_be_read_are_losses_and_the_rest_is_converted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lib: Any, other: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = write_shown_elsewhere(tmp_path, lib)
+    monkeypatch.chdir(source.parent)
+    report = convert(source, tmp_path / "out", follow_external=True)
+    # to HDF5 a source that is not there is nothing wrong
+    of_ours = {"/bad": "dataset", "/away": "dataset", "/gone": "some values"}
+    lost = {"/no_raw": "values"} | (of_ours if lib is pnc_vol else {"/bad": "values"})
+    assert {one.path: one.what for one in report.lost} == lost
+    assert all("\n" not in one.why for one in report.lost)
+    with other.File(tmp_path / "out") as f:
+        assert f["first"][:].tolist() == [1, 2]
+        assert f["last"][:].tolist() == [3, 4]
+        assert f["good"][:].tolist() == f["raw"][:].tolist() == [0, 1, 2, 3]
+        assert f["gone"][:].tolist() == [-1] * 4
+        assert f["no_raw"][:].tolist() == [0] * 4
+    with pytest.raises(LossError):
+        convert(source, tmp_path / "strict", follow_external=True, strict=True)
+    assert not (tmp_path / "strict").exists()
+
+
+def write_names_that_meet(path: Path) -> dict[str, tuple[str, ...]]:
+    """A classic file whose variables have the names of dimensions, and are not their coordinates."""
+    variables: dict[str, tuple[str, ...]] = {
+        "x": ("y",), "z": ("x", "y"), "t": (), "r": ("t", "x"), "spare": ("x",), "y": ("y", "x"),
+    }  # fmt: skip
+    with netCDF4.Dataset(path, "w", format="NETCDF3_64BIT_DATA") as f:
+        for name, size in {"x": 3, "y": 2, "t": None, "spare": 4}.items():
+            f.createDimension(name, size)
+        for number, (name, dims) in enumerate(variables.items()):
+            f.createVariable(name, "i4", dims)[...] = np.full((2, 3), number) if name == "r" else number
+    return variables
+
+
+def test_variables_with_names_of_dimensions_are_called_as_netcdf4_calls_them(tmp_path: Path) -> None:
+    source, target, copy = tmp_path / "a.nc", tmp_path / "a.h5", tmp_path / "copy.h5"
+    variables = write_names_that_meet(source)
+    report = convert(source, target)
+    assert report.lost == ()
+    assert {path for path, what in report.by_convention if "_nc4_non_coord_" in what} == {"/x", "/t", "/spare", "/y"}
+    tool("nccopy", "-k", "nc4", source, copy)
+    with h5py.File(target) as f, h5py.File(copy) as theirs:
+        # netCDF-4 makes a scale of y(y, x), which HDF5 has for one axis
+        assert set(f) == set(theirs) | {"_nc4_non_coord_y"}
+        assert [dim[0].name for dim in f["r"].dims] == [dim[0].name for dim in theirs["r"].dims] == ["/t", "/x"]
+    convert(target, tmp_path / "back.nc")
+    convert(copy, tmp_path / "theirs.nc")
+    for path in (target, tmp_path / "back.nc"):
+        with netCDF4.Dataset(path) as f:
+            assert {name: variable.dimensions for name, variable in f.variables.items()} == variables
+            assert {name: (len(dim), dim.isunlimited()) for name, dim in f.dimensions.items()} == {
+                "x": (3, False), "y": (2, False), "t": (2, True), "spare": (4, False),
+            }  # fmt: skip
+            assert all((f[name][...] == number).all() for number, name in enumerate(variables))
+    with netCDF4.Dataset(tmp_path / "theirs.nc") as f:
+        assert list(f.variables) == list(variables)
+        assert f["z"].dimensions[0] == f["spare"].dimensions[0] == "x"
+
+
+def test_what_a_way_through_hdf5_adds_is_in_the_report(tmp_path: Path) -> None:
+    source, back = tmp_path / "a.nc", tmp_path / "back.nc"
+    with netCDF4.Dataset(source, "w", format="NETCDF3_64BIT_DATA") as f:
+        f.createDimension("x", 3)
+        f.createVariable("a", "f4", ("x",))
+        f.createVariable("scalar", "i4", ())
+    convert(source, tmp_path / "a.h5")
+    told = convert(tmp_path / "a.h5", back).by_convention
+    with netCDF4.Dataset(back) as f:
+        marked = {f"/{name}" for name, one in [("", f), *f.variables.items()] if "pnc_vol_hdf5" in one.ncattrs()}
+    assert marked == {path for path, what in told if what.endswith("-> pnc_vol_hdf5")} == {"/", "/a", "/scalar"}

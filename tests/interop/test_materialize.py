@@ -118,3 +118,23 @@ def test_a_conversion_has_the_values(shown: Path, tmp_path: Path) -> None:
         assert not f["g/v"].is_virtual
         assert f["g/v"][()].tolist() == values()
         assert f["raw"][()].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("base", ["f8", "i8", "i1"])
+def test_rows_that_are_shown_have_the_type_of_the_virtual_dataset(tmp_path: Path, base: str) -> None:
+    for lib, name in ((h5py, "v.h5"), (pnc_vol, "v.nc")):
+        row = lib.vlen_dtype("i4")
+        with lib.File(tmp_path / name, "w") as f:
+            rows = f.create_dataset("rows", (3,), row)
+            rows[0], rows[1] = [1, 2], [-300, 300]
+            layout = lib.VirtualLayout((3,), lib.vlen_dtype(base))
+            layout[:] = lib.VirtualSource(rows)
+            f.create_virtual_dataset("v", layout)
+    pnc_vol.repack(tmp_path / "v.nc", tmp_path / "all.nc", materialize=True)
+    convert(tmp_path / "v.nc", tmp_path / "all.h5")
+    with h5py.File(tmp_path / "v.h5") as theirs:
+        for name, lib in (("v.nc", pnc_vol), ("all.nc", pnc_vol), ("all.h5", h5py)):
+            with lib.File(tmp_path / name) as f:
+                for found, wanted in zip(f["v"][:], theirs["v"][:], strict=True):
+                    assert found.dtype == wanted.dtype == base
+                    assert found.tolist() == wanted.tolist()

@@ -508,3 +508,12 @@ def test_progress_and_size(wasteful: Path, tmp_path: Path) -> None:
     assert told[-1][0] == told[-1][1]
     assert told[-1][2] == str(wasteful)
     assert pnc_vol.check(tmp_path / "y.nc") == []
+
+
+def test_a_target_that_comes_up_meanwhile_is_left_alone(wasteful: Path, tmp_path: Path) -> None:
+    target = tmp_path / "y.nc"
+    with pytest.raises(FileExistsError):
+        pnc_vol.repack(wasteful, target, progress=lambda *_: target.write_bytes(b"another program's"))
+    assert target.read_bytes() == b"another program's"
+    target.unlink()
+    assert litter(tmp_path) == []

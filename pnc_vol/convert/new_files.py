@@ -1,12 +1,12 @@
-"""A file whose data are copied from another one takes its name when it is whole.
+"""A new file takes its name when it is whole: one that a block of code writes, or a copy of another one's bytes.
 
-Knows: bytes, places, names, permissions, locks. Does not know: headers, variables, why.
+Knows: bytes, places, names, permissions, locks. Does not know: headers, variables, formats, why.
 
 Rules
 -----
-1. The new file is written beside the target, brought to stable storage, and then gets the target's name: at every
-   moment the old one or the new one is there, whole.
-2. On the way it has one name for each target, and is locked: what a killed process left is removed by the
+1. The new file is written beside the target, and then gets the target's name: at every moment the old one or the new
+   one is there, whole. What takes the place of a file, and every copy, is on stable storage first.
+2. On the way a copy has one name for each target, and is locked: what a killed process left is removed by the
    next one that writes the same file. With a random name nobody could tell what is left from what is at work.
 3. If anything fails, nothing is left, and the old file is as it was.
 """
@@ -15,27 +15,30 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.arguments import refuse_remote
 from pnc_vol.disk.likeness import own
 from pnc_vol.disk.locking import Held
-from pnc_vol.disk.naming import mode_of_new
+from pnc_vol.disk.naming import beside, mode_of_new
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.block_copy import BLOCK, Descriptors, copy_blocks
 from pnc_vol.errors import NO_LOCKS
 from pnc_vol.extents.merge import intersect
 from pnc_vol.extents.model import Extents
+from pnc_vol.file.leftovers import look_after
 from pnc_vol.format.moving import Moves
-from pnc_vol.system import System
+from pnc_vol.settings.options import resolve
+from pnc_vol.system import System, exists, is_folder
 from pnc_vol.system.full_io import write_all
 from pnc_vol.system.neighbours import neighbour
 
-__all__ = ["Copying", "Progress", "rewrite", "same_file"]
+__all__ = ["Copying", "Progress", "check_names", "published", "rewrite", "same_file"]
 
 Bytes = npt.NDArray[np.uint8]
 Progress = Callable[[int, int, str], None]
@@ -46,6 +49,63 @@ _OF_HOLES = 1 << 20
 """Bytes of a block of a file with holes, which stay in a processor's cache while zeros are looked for."""
 _PAGE = 1 << 12
 """Of a file with holes, blocks are read, and pages of zeros not written."""
+
+
+def check_names(source: str, target: str, *, overwrite: bool, system: System) -> None:
+    """Refuse a target that is the source, has no folder, or exists without `overwrite`."""
+    refuse_remote(target, "write the file here, and copy it there")
+    folder = os.path.dirname(system.realpath(target))
+    if not is_folder(system, folder):
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist; make it first, or write elsewhere", folder)
+    if not exists(system, target):
+        return
+    with suppress(FileNotFoundError):
+        if same_file(system.stat(source), system.stat(target)):
+            raise FileExistsError(errno.EEXIST, "The target is the source itself; give another name", target)
+    if not overwrite:
+        raise FileExistsError(errno.EEXIST, "The target exists; give another name, or overwrite=True", target)
+    mode_of_new(system, target, exclusive=False)
+
+
+@contextmanager
+def published(target: str, *, overwrite: bool, system: System) -> Iterator[str]:
+    """Yield a temporary name that becomes `target` if the block ends well, and is removed if it does not."""
+    # what a symbolic link leads to is replaced, not the link
+    target = system.realpath(target)
+    held = Held(system, target, resolve({}).locking)
+    location = Location(system, target, beside(system, target, "part"), exclusive=not overwrite, held=held)
+    try:
+        with _removed_if_it_fails(location):
+            if overwrite:
+                held.may_replace(target)
+            yield location.work
+            fd = system.open(location.work, os.O_RDWR)
+            try:
+                location.key = _key(system.fstat(fd))
+                if exists(system, target):
+                    # what is replaced may be on stable storage: what takes its name is, too
+                    system.fsync(fd)
+            finally:
+                system.close(fd)
+            if overwrite:
+                held.may_replace(target)
+                look_after(target, target, resolve({"system": system}), writable=True, replaced=True)
+            location.publish()
+    finally:
+        held.release()
+
+
+@contextmanager
+def _removed_if_it_fails(location: Location) -> Iterator[None]:
+    """Remove a file that has no name yet if the block fails; an error that names it names the target."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(OSError):
+            location.discard()
+        if isinstance(error, OSError) and error.filename == location.work:
+            error.filename = location.path
+        raise
 
 
 class Copying(NamedTuple):
@@ -94,10 +154,15 @@ def rewrite(copying: Copying, source: int, target: str, *, exclusive: bool, syst
     """
     work = neighbour(target, "pncrepack")
     location = Location(system, target, work, exclusive=exclusive, held=held)
+    mode = mode_of_new(system, target, exclusive=exclusive, held=held)
     try:
-        mode = mode_of_new(system, target, exclusive=exclusive, held=held)
         fd = _begin(system, work, 0o666 if mode is None else 0o600)
-        try:
+    except OSError as error:
+        error.filename = target if error.filename == work else error.filename
+        raise
+    try:
+        with _removed_if_it_fails(location):
+            location.key = _key(system.fstat(fd))
             if mode is not None:
                 try:
                     own(system, fd, system.stat(target), mode)
@@ -110,23 +175,19 @@ def rewrite(copying: Copying, source: int, target: str, *, exclusive: bool, syst
             _check_unchanged(system, source, copying)
             _check_ours(system, fd, work)
             location.publish(durable=True)
-        except BaseException:
-            with suppress(OSError):
-                location.discard()
-            raise
-        finally:
-            # The lock goes with it, so it is open until the name is settled; all of it is on stable storage by then.
-            with suppress(OSError):
-                system.close(fd)
-    except OSError as error:
-        if error.filename == work:
-            error.filename = target
-        raise
+    finally:
+        # The lock goes with it, so it is open until the name is settled; all of it is on stable storage by then.
+        with suppress(OSError):
+            system.close(fd)
+
+
+def _key(there: os.stat_result) -> tuple[int, int]:
+    return there.st_dev, there.st_ino
 
 
 def same_file(one: os.stat_result, other: os.stat_result) -> bool:
     """Return whether two names lead to one file."""
-    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+    return _key(one) == _key(other)
 
 
 def _begin(system: System, work: str, mode: int) -> int:
