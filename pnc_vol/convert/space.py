@@ -18,15 +18,17 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.errors import LimitError, NotCDFError
 from pnc_vol.file.file_sets import files_of
-from pnc_vol.file.session import Session
 from pnc_vol.format.check import short_data
 from pnc_vol.format.model import Header, inner_sizes, record_vars
 from pnc_vol.system import REAL, free_bytes
+
+if TYPE_CHECKING:
+    from pnc_vol.file.session import Session
 
 __all__ = [
     "LEAST",
