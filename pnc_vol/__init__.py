@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from pnc_vol.file.deferred import finalize
     from pnc_vol.mapping.dtypes import (
         Empty,
+        Reference,
+        RegionReference,
         check_complex_dtype,
         check_dtype,
         check_enum_dtype,
@@ -83,11 +85,12 @@ if TYPE_CHECKING:
         complex_compat_dtype,
         enum_dtype,
         opaque_dtype,
+        ref_dtype,
+        regionref_dtype,
         special_dtype,
         string_dtype,
         vlen_dtype,
     )
-    from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
     from pnc_vol.queue.request import Request
     from pnc_vol.recovery import replay
     from pnc_vol.xarray.writing import to_netcdf as to_netcdf
@@ -106,9 +109,9 @@ __all__ = [
 __all__ += errors.__all__
 
 _SPECIAL = (
-    "Empty", "check_complex_dtype", "check_dtype", "check_enum_dtype", "check_opaque_dtype", "check_ref_dtype",
-    "check_string_dtype", "check_vlen_dtype", "complex_compat_dtype", "enum_dtype", "opaque_dtype", "special_dtype",
-    "string_dtype", "vlen_dtype",
+    "Empty", "Reference", "RegionReference", "check_complex_dtype", "check_dtype", "check_enum_dtype",
+    "check_opaque_dtype", "check_ref_dtype", "check_string_dtype", "check_vlen_dtype", "complex_compat_dtype",
+    "enum_dtype", "opaque_dtype", "ref_dtype", "regionref_dtype", "special_dtype", "string_dtype", "vlen_dtype",
 )  # fmt: skip
 _WHERE = {
     "AttributeManager": "api.attrs",
@@ -131,7 +134,6 @@ _WHERE = {
     **dict.fromkeys(("UNLIMITED", "get_config", "is_hdf5", "version"), "api.module"),
     **dict.fromkeys(("Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink"), "api.objects"),
     **dict.fromkeys(_SPECIAL, "mapping.dtypes"),
-    **dict.fromkeys(("Reference", "RegionReference", "ref_dtype", "regionref_dtype"), "mapping.references"),
     **dict.fromkeys(("VirtualLayout", "VirtualSource"), "api.virtual"),
     **dict.fromkeys(("register_driver", "registered_drivers", "unregister_driver"), "api.hdf5_drivers"),
 }

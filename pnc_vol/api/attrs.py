@@ -1,6 +1,6 @@
 """`AttributeManager` is h5py's, over the attributes that `mapping` keeps.
 
-Knows: names, h5py's error types. Does not know: how a value is made or stored (`mapping.attributes`).
+Knows: names, h5py's error types. Does not know: how a value is made or stored (`mapping.attribute_encoding`).
 
 Rules
 -----
@@ -23,7 +23,8 @@ from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
-from pnc_vol.mapping.attributes import PLAIN_TYPES, Attribute, Attributes, fitting, make_attribute
+from pnc_vol.mapping.attribute_encoding import Attribute, fitting, make_attribute
+from pnc_vol.mapping.attributes import PLAIN_TYPES, Attributes
 from pnc_vol.mapping.dtypes import Empty
 from pnc_vol.mapping.tree import DatasetNode
 

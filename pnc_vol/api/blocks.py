@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pnc_vol.errors import SelectionValueError
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.selection import Selection, many, select
-from pnc_vol.mapping.references import RegionReference
+from pnc_vol.mapping.dtypes import RegionReference
 
 __all__ = ["MultiBlockSlice", "other_selection", "region_selection"]
 

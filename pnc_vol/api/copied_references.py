@@ -23,8 +23,7 @@ from pnc_vol.api import paths
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.mapping.composite import ragged_base
-from pnc_vol.mapping.dtypes import Dtype, metadata_of
-from pnc_vol.mapping.references import Reference, RegionReference
+from pnc_vol.mapping.dtypes import Dtype, Reference, RegionReference, metadata_of
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ from pnc_vol.errors import OperationError
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.format.limits import check_type
-from pnc_vol.mapping.attributes import Attributes, encode_attribute
+from pnc_vol.mapping.attribute_encoding import encode_attribute
+from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.elsewhere import add_elsewhere
 from pnc_vol.mapping.links import Hard, TypeNode
 from pnc_vol.mapping.tree import Axis, DatasetNode, GroupNode, Node

@@ -25,6 +25,7 @@ from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import Datatype, HLObject, wrap
 from pnc_vol.errors import NotYetError
+from pnc_vol.mapping.dimensions import name_axes
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
@@ -225,11 +226,9 @@ class Creating(HLObject, MutableMappingHDF5):
             raise TypeError(f"decomposition={decomposition!r}: a pnc_vol.Decomposition is needed")
         made = self.create_dataset(name, shape, dtype, data, **kwds)
         session, node = self._check(), made._node
-        from pnc_vol.mapping import named_dims
-
         try:
             if dims is not None:
-                named_dims.name_axes(node, dims)
+                name_axes(node, dims)
             if decomposition is not None:
                 session.defs.decompose(node, decomposition)
         except Exception:
@@ -264,9 +263,7 @@ class Creating(HLObject, MutableMappingHDF5):
             if ignored:
                 node.ignored = ignored
             if dims is not None:
-                from pnc_vol.mapping import named_dims
-
-                named_dims.name_axes(node, dims)
+                name_axes(node, dims)
             if data is not None and data.size and not session.write_short(node, (), data):
                 from pnc_vol.extents import selection
 

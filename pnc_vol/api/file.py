@@ -454,9 +454,9 @@ class File(RequestsOfFile):
         with session.lock:
             session.check_open()
             self._id.handle.check_writable("create dimension")
-            from pnc_vol.mapping import named_dims
+            from pnc_vol.mapping.dimensions import declare
 
-            named_dims.declare(session.defs.tree, name, size)
+            declare(session.defs.tree, name, size)
 
     @property
     def hints(self) -> dict[str, str]:

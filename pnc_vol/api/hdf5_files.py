@@ -25,10 +25,9 @@ import numpy as np
 from pnc_vol.api.arguments import is_file_object
 from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink, class_of
-from pnc_vol.disk.signature import HDF5, HDF5_SIGNATURE, kind_of
+from pnc_vol.disk.existing import HDF5, HDF5_SIGNATURE, kind_of
 from pnc_vol.mapping.composite import ragged_base
-from pnc_vol.mapping.dtypes import check_ref_dtype, check_string_dtype, check_vlen_dtype
-from pnc_vol.mapping.references import Reference, RegionReference
+from pnc_vol.mapping.dtypes import Reference, RegionReference, check_ref_dtype, check_string_dtype, check_vlen_dtype
 from pnc_vol.optional import is_patched, require_h5py
 from pnc_vol.settings import options
 from pnc_vol.system import REAL

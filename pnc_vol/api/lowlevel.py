@@ -23,7 +23,7 @@ from pnc_vol.api.ignored_options import FILTER_IDS
 from pnc_vol.api.module import get_config, is_hdf5, version
 from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink
 from pnc_vol.mapping import dtypes
-from pnc_vol.mapping.references import Reference, RegionReference
+from pnc_vol.mapping.dtypes import Reference, RegionReference
 
 __all__ = ["CONSTANTS", "UNLIMITED", "Standin", "contents"]
 

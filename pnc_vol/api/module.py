@@ -39,7 +39,7 @@ def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
     False
     """
     # Loaded when it is asked for, not with the package.
-    from pnc_vol.disk.signature import HDF5, NETCDF, kind_of
+    from pnc_vol.disk.existing import HDF5, NETCDF, kind_of
     from pnc_vol.file.file_sets import file_with_header
 
     path = file_with_header(REAL, os.path.abspath(os.fsdecode(fname)))

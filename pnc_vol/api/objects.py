@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pnc_vol.api.group import Group
     from pnc_vol.api.regions import RegionProxy
     from pnc_vol.file.open_file import OpenFile
-    from pnc_vol.mapping.references import Reference
+    from pnc_vol.mapping.dtypes import Reference
 
 __all__ = ["Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink", "class_of", "stands_for", "wrap"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pnc_vol.errors import ConversionError, SelectionError
 from pnc_vol.format.limits import check_length, check_type
-from pnc_vol.mapping.attributes import Attribute, encode_attribute
+from pnc_vol.mapping.attribute_encoding import Attribute, encode_attribute
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = ["check_attribute", "check_dataset", "name_dataset", "say_instead"]

@@ -13,7 +13,7 @@ from pnc_vol.api.paths import find
 from pnc_vol.errors import ConversionError
 from pnc_vol.extents.selection import select
 from pnc_vol.file.reads.composite_values import region_of
-from pnc_vol.mapping.references import Reference, RegionReference
+from pnc_vol.mapping.dtypes import Reference, RegionReference
 
 if TYPE_CHECKING:
     from pnc_vol.api.objects import HLObject

@@ -22,9 +22,8 @@ import numpy as np
 
 from pnc_vol.api import paths
 from pnc_vol.errors import OperationError
-from pnc_vol.mapping.attributes import Attribute
-from pnc_vol.mapping.dtypes import vlen_dtype
-from pnc_vol.mapping.references import Reference, ref_dtype
+from pnc_vol.mapping.attribute_encoding import Attribute
+from pnc_vol.mapping.dtypes import Reference, ref_dtype, vlen_dtype
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
 __all__ = ["assign", "derived", "present", "remove"]

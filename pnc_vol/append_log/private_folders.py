@@ -26,9 +26,8 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from pnc_vol.system import System, exists, undo_if_interrupted
+from pnc_vol.system import System, exists, is_unnamed, neighbour, undo_if_interrupted
 from pnc_vol.system.full_io import read_whole, write_whole
-from pnc_vol.system.neighbours import is_unnamed, neighbour
 
 __all__ = [
     "FoldersOfJobs",

@@ -15,7 +15,6 @@ from pnc_vol.blob.described import described, is_blob_set
 from pnc_vol.blob.names import matched_set, set_of_subfile, subfile_path, subfiles_of
 from pnc_vol.blob.renaming import complete_renames, pending_renames
 from pnc_vol.disk import existing as reading
-from pnc_vol.disk import signature
 from pnc_vol.disk.existing import Existing
 from pnc_vol.disk.naming import check_place
 from pnc_vol.file import combinations
@@ -56,7 +55,7 @@ class BlobSets:
             return None
         first = subfile_path(base, 0)
         if _is_hdf5(options, pending_renames(options.system, base).get(0, path)):
-            return SetSeen(name, base, signature.HDF5_SIGNATURE)
+            return SetSeen(name, base, reading.HDF5_SIGNATURE)
         try:
             found = _first_header(options.system, base)
         except FileNotFoundError:
@@ -94,7 +93,7 @@ class BlobSets:
     @staticmethod
     def open(opening: Opening) -> Any:
         asked = opening.options.layout == "hdf5blob"
-        if opening.content == signature.HDF5_SIGNATURE or (asked and not opening.content):
+        if opening.content == reading.HDF5_SIGNATURE or (asked and not opening.content):
             from pnc_vol.blob.hdf5.opening import open_hdf5_set as open_set
         else:
             from pnc_vol.blob.set_opening import open_set
@@ -114,7 +113,7 @@ def _look_after(opening: Opening, base: str, *, there: bool, plain: bool) -> Non
         look_after(name, system.realpath(name), options, writable=opening.writable, replaced=replaced)
     if replaced and plain:
         look_after(base, system.realpath(base), options, writable=True, replaced=True)
-    if opening.content and opening.content != signature.HDF5_SIGNATURE:
+    if opening.content and opening.content != reading.HDF5_SIGNATURE:
         # The recovery may have written another header.
         if opening.existing is None or not reading.unchanged(system, first, opening.existing):
             opening.existing = _first_header(system, base)
@@ -139,8 +138,6 @@ def _header_in(system: System, path: str) -> Existing:
 def _is_hdf5(options: Options, path: str) -> bool:
     fd = options.system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        return (
-            stat.S_ISREG(options.system.fstat(fd).st_mode) and signature.kind_of(options.system, fd) == signature.HDF5
-        )
+        return stat.S_ISREG(options.system.fstat(fd).st_mode) and reading.kind_of(options.system, fd) == reading.HDF5
     finally:
         options.system.close(fd)

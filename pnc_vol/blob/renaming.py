@@ -26,9 +26,8 @@ from pnc_vol.blob.names import subfile_path
 from pnc_vol.disk.journal import distrust
 from pnc_vol.disk.naming import beside, beside_start, write_new
 from pnc_vol.ranks.comm import Comm, joined_lists
-from pnc_vol.system import System, exists
+from pnc_vol.system import TEMPORARY, System, exists, neighbour
 from pnc_vol.system.full_io import read_at
-from pnc_vol.system.neighbours import UNNAMED, neighbour
 from pnc_vol.warn import warn_outside
 
 __all__ = ["complete_renames", "forget_renames", "pending_renames", "write_renames"]
@@ -108,7 +107,7 @@ def pending_renames(system: System, path: str) -> dict[int, str]:
         work = os.path.join(os.path.dirname(target), name)
         if (
             name.startswith(beside_start(target))
-            and name.endswith(UNNAMED)
+            and name.endswith(TEMPORARY)
             and "/" not in name
             and exists(system, work)
         ):

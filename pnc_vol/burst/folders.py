@@ -22,8 +22,7 @@ from pnc_vol.append_log.private_folders import (
     notes_about,
 )
 from pnc_vol.settings.options import Options
-from pnc_vol.system import System, exists
-from pnc_vol.system.neighbours import LOGS_NOTED, is_unnamed, neighbour
+from pnc_vol.system import LOGS_NOTED, System, exists, is_unnamed, neighbour
 
 __all__ = [
     "begin_of_names",

@@ -23,8 +23,7 @@ from pnc_vol.file.leftovers import Left
 from pnc_vol.late import late
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
-from pnc_vol.system import System, exists, is_folder
-from pnc_vol.system.neighbours import LOGS_NOTED, is_unnamed, neighbour
+from pnc_vol.system import LOGS_NOTED, System, exists, is_folder, is_unnamed, neighbour
 from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
 
 if TYPE_CHECKING:

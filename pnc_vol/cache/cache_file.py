@@ -23,9 +23,8 @@ from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents.merge import Ranges, ranges_of
 from pnc_vol.extents.model import Extents
-from pnc_vol.system import PAGE, System, can_reserve
+from pnc_vol.system import CACHES_NOTED, PAGE, System, can_reserve, neighbour
 from pnc_vol.system.full_io import read_at, write_all
-from pnc_vol.system.neighbours import CACHES_NOTED, neighbour
 
 __all__ = [
     "DATA",

@@ -50,8 +50,7 @@ from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents
 from pnc_vol.settings.options import Options
-from pnc_vol.system import System, exists, is_folder
-from pnc_vol.system.neighbours import CACHES_NOTED, is_unnamed
+from pnc_vol.system import CACHES_NOTED, System, exists, is_folder, is_unnamed
 
 __all__ = [
     "Cache",

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pnc_vol.file.leftovers import Left
 from pnc_vol.settings.options import Options
-from pnc_vol.system import exists
-from pnc_vol.system.neighbours import CACHES_NOTED, is_unnamed, neighbour
+from pnc_vol.system import CACHES_NOTED, exists, is_unnamed, neighbour
 
 __all__ = ["CacheRecovery"]
 

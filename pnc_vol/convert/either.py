@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
 from pnc_vol.api.hdf5_files import open_hdf5
-from pnc_vol.disk import signature
+from pnc_vol.disk import existing
 from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import NotCDFError
 from pnc_vol.file.file_sets import is_set
@@ -47,14 +47,14 @@ def kind_of(path: str | os.PathLike[str], *, system: System = REAL) -> Kind:
     check_place(system.stat(path), path, exclusive=False)
     fd = system.open(path, os.O_RDONLY)
     try:
-        kind = signature.kind_of(system, fd)
+        kind = existing.kind_of(system, fd)
         head = bytearray(8)
         length = read_at(system, fd, head, 0)
     finally:
         system.close(fd)
-    if kind == signature.NETCDF:
+    if kind == existing.NETCDF:
         return "netcdf"
-    if kind == signature.HDF5:
+    if kind == existing.HDF5:
         return "hdf5"
     begins = f"a file that begins with {bytes(head[:length])!r}" if length else "an empty file"
     found = f"a file packed with {kind}" if kind else begins

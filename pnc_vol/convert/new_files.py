@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api.arguments import refuse_remote
-from pnc_vol.disk.likeness import own
+from pnc_vol.disk.identity import own
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import beside, mode_of_new
 from pnc_vol.disk.publish import Location
@@ -32,11 +32,10 @@ from pnc_vol.errors import NO_LOCKS
 from pnc_vol.extents.merge import intersect
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.leftovers import look_after
-from pnc_vol.format.moving import Moves
+from pnc_vol.format.placing import Moves
 from pnc_vol.settings.options import resolve
-from pnc_vol.system import System, exists, is_folder
+from pnc_vol.system import System, exists, is_folder, neighbour
 from pnc_vol.system.full_io import write_all
-from pnc_vol.system.neighbours import neighbour
 
 __all__ = ["Copying", "Progress", "check_names", "published", "rewrite", "same_file"]
 

@@ -24,8 +24,7 @@ from pnc_vol.api.hdf5_files import is_foreign
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.errors import NotYetError
 from pnc_vol.mapping.composite import ragged_base
-from pnc_vol.mapping.dtypes import Dtype, metadata_of
-from pnc_vol.mapping.references import Reference, RegionReference, ref_dtype, regionref_dtype
+from pnc_vol.mapping.dtypes import Dtype, Reference, RegionReference, metadata_of, ref_dtype, regionref_dtype
 
 __all__ = ["MOST_POINTS", "Meanings", "References", "items_of"]
 

@@ -39,8 +39,7 @@ from pnc_vol.format.decode import Decoded
 from pnc_vol.format.encode import encode
 from pnc_vol.format.limits import check_limits
 from pnc_vol.format.model import Header, begin_rec, data_end, record_size, record_vars
-from pnc_vol.format.moving import Moves, moves
-from pnc_vol.format.placing import Alignment, place
+from pnc_vol.format.placing import Alignment, Moves, moves, place
 from pnc_vol.layout.registry import refuse_other_layouts
 from pnc_vol.mapping.flatten import numrecs_of
 from pnc_vol.mapping.links import Hard, entries

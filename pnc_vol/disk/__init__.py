@@ -4,11 +4,9 @@
 `stored_file`  what is on disk of an open file: driver, location, header, layout in force
 `publish`      a file that is made under a temporary name and gets its own
 `journal`      a header that is written in place, so that a kill leaves the old or the new one
-`existing`     opening a file that is there, and reading its header
-`signature`    which kind of file some first bytes are of
+`existing`     opening a file that is there, and reading its header; which kind of file it is
 `locking`      locks and descriptors of open files
 `naming`       which names a file may have
-`likeness`     owner, permissions and attributes that a new layout takes over
-`identity`     what a log names its file by
+`identity`     what a log names its file by; owner, permissions and attributes that a new layout takes over
 =============  ===================================================================================
 """

@@ -40,9 +40,8 @@ import numpy as np
 from pnc_vol.disk.naming import write_new
 from pnc_vol.format.encode import Parts
 from pnc_vol.format.limits import MAX_HEADER_BYTES
-from pnc_vol.system import System
+from pnc_vol.system import System, neighbour
 from pnc_vol.system.full_io import read_at, write_all
-from pnc_vol.system.neighbours import neighbour
 from pnc_vol.warn import warn_outside
 
 __all__ = ["content_of", "distrust", "forget_journal", "is_atomic", "journal_path", "recover", "write_journal"]

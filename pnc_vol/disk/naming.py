@@ -11,9 +11,8 @@ import stat
 from contextlib import suppress
 
 from pnc_vol.disk.locking import Held, Key
-from pnc_vol.system import System
+from pnc_vol.system import System, cut_name
 from pnc_vol.system.full_io import write_all
-from pnc_vol.system.neighbours import cut_name
 
 __all__ = ["ATTEMPTS", "beside", "beside_start", "check_place", "mode_of_new", "name_new", "write_new"]
 

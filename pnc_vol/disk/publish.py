@@ -267,10 +267,10 @@ class Location:
         made._origin = self.key if self.at_stake else self._origin
         with _named(self.path):
             made.key = write_new(self.system, made.work, b"", 0o600, held=self.held)
-            from pnc_vol.disk import likeness
+            from pnc_vol.disk.identity import make_alike
 
             try:
-                likeness.make_alike(self.system, self.work, there, made.work, self.path)
+                make_alike(self.system, self.work, there, made.work, self.path)
             except BaseException:
                 made.discard()
                 raise

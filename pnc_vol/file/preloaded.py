@@ -17,15 +17,14 @@ __all__ = ["load_all"]
 
 _MODULES = """
     api.attrs api.dims api.fill_values api.linking api.scale_attrs api.views
-    disk.existing disk.likeness
+    disk.existing disk.identity
     drivers.mmap_guard drivers.staged
     extents.blocks extents.decomposition extents.place extents.selection extents.subarrays
     file.drain file.filling file.held_ranges file.post file.resizing
     file.reads.composite_values file.reads.fetch file.reads.gathered
     exchange.aggregators exchange.two_phase flush.differences flush.failures flush.stream
-    format.convert format.decode format.moving
-    mapping.attribute_encoding mapping.conventions mapping.describe mapping.encoding mapping.links
-    mapping.named_dims mapping.unflatten
+    format.convert format.decode
+    mapping.attribute_encoding mapping.conventions mapping.describe mapping.encoding mapping.links mapping.unflatten
     queue.spill
     system.two_threads
 """

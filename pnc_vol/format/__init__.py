@@ -10,8 +10,7 @@ Knows: the format. Does not know: files, MPI, threads, HDF5.
 `rules`    what fields mean to each other and to the size of the file
 `limits`   what each version can hold; which names are legal
 `encode`   a header to bytes, from those of the header before where that is possible
-`placing`  where variables begin
-`moving`   which bytes move where when definitions change
+`placing`  where variables begin; which bytes move where when definitions change
 `check`    whether a file is valid: findings with offsets
 ========== =====================================================================================================
 """

@@ -110,8 +110,7 @@ def header_size(header: Header) -> int:
     >>> header_size(Header(5))
     48
     """
-    known: Encoded = header.facts.encoded or _encoded(header)
-    return int(known.at[-1])
+    return int(_encoded(header).at[-1])
 
 
 def unplaced(header: Header) -> bytes:
@@ -188,8 +187,7 @@ def encode_after(before: Header, encoded: bytes, new: Header) -> bytes:
         count = numrecs_bytes(new)
         made = b"".join((encoded[:4], count, memoryview(encoded)[4 + len(count) :]))
     else:
-        known: Encoded = new.facts.encoded or _encoded(new)
-        made = known.bytes_of(new)
+        made = _encoded(new).bytes_of(new)
     return encoded if made == encoded else made
 
 

@@ -31,6 +31,7 @@ from pnc_vol.format.model import (
 __all__ = [
     "MAX_HEADER_BYTES",
     "MAX_NAME",
+    "check_begins",
     "check_decoded",
     "check_length",
     "check_limits",
@@ -227,9 +228,7 @@ def _check_shape(header: Header, name: str, dims: tuple[int, ...]) -> None:
 
 
 def _check_sizes(header: Header) -> None:
-    version = header.version
-    widths = WIDTHS[version]
-    sizes = inner_sizes(header)
+    widths, sizes = WIDTHS[header.version], inner_sizes(header)
     records = record_vars(header)
     in_record = set(records)
     fixed = [i for i in range(len(sizes)) if i not in in_record] if records else list(range(len(sizes)))
@@ -245,16 +244,27 @@ def _check_sizes(header: Header) -> None:
     stride = record_stride([sizes[i] for i in records])
     if stride > MAX_BYTES:
         raise DefinitionError(f"A record would have {stride} bytes; the limit is {MAX_BYTES}.")
-    last_begin = max([var[4] for var in header.vars], default=0)
-    if last_begin <= widths.begin_max and last_begin + pad4(largest) <= MAX_OFFSET:
+    check_begins(header, [var[4] for var in header.vars], sizes)
+
+
+def check_begins(header: Header, begins: list[int], sizes: list[int]) -> None:
+    """Refuse variables of these sizes that would begin or end where the header's version cannot say it.
+
+    Raises
+    ------
+    DefinitionError
+    """
+    version, limit = header.version, WIDTHS[header.version].begin_max
+    last = max(begins, default=0)
+    if last <= limit and last + pad4(max(sizes, default=0)) <= MAX_OFFSET:
         return
-    for i, var in enumerate(header.vars):
-        if var.begin > widths.begin_max:
+    for var, begin, size in zip(header.vars, begins, sizes, strict=True):
+        if begin > limit:
             raise DefinitionError(
-                f"Variable {var.name!r} would begin at byte {var.begin}; CDF-{version} reaches {widths.begin_max}."
+                f"Variable {var.name!r} would begin at byte {begin}; CDF-{version} reaches {limit}."
                 + (" Use format='CDF-2' or 'CDF-5'." if version == 1 else "")
             )
-        if var.begin + pad4(sizes[i]) > MAX_OFFSET:
+        if begin + pad4(size) > MAX_OFFSET:
             raise DefinitionError(f"Variable {var.name!r} would end beyond 2**63 - 1 bytes; make it smaller.")
 
 

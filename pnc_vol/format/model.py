@@ -58,7 +58,6 @@ __all__ = [
     "attr_values",
     "begin_rec",
     "data_end",
-    "file_dtype",
     "inner_bytes",
     "inner_sizes",
     "is_record",
@@ -70,7 +69,6 @@ __all__ = [
     "record_vars",
     "shape",
     "strides",
-    "vsize",
 ]
 
 
@@ -294,11 +292,6 @@ def nc_type(dtype: npt.DTypeLike) -> NCType:
     return found
 
 
-def file_dtype(code: int) -> np.dtype[Any]:
-    """Return the big-endian numpy type of an NC type code (``S1`` for char)."""
-    return TYPES[code].dtype
-
-
 def attr_values(attr: Attr) -> npt.NDArray[Any] | bytes:
     """Return the values of an attribute.
 
@@ -485,11 +478,6 @@ class _Sizes(dict[tuple[tuple[int, ...], int], int]):
     def __missing__(self, key: tuple[tuple[int, ...], int]) -> int:
         found = self[key] = prod([self.dims[i][1] or 1 for i in key[0]]) * TYPES[key[1]].size
         return found
-
-
-def vsize(header: Header, var: Var) -> int:
-    """Return the padded bytes of `var`, of one record for a record variable; true, where the field may overflow."""
-    return pad4(inner_bytes(header, var))
 
 
 def record_stride(inner: list[int]) -> int:

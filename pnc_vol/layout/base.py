@@ -30,14 +30,12 @@ from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import place
 from pnc_vol.format.model import Header, Var, begin_rec, data_end, record_size, record_vars, shape
-from pnc_vol.format.placing import first_begin
+from pnc_vol.format.placing import Moves, first_begin
 from pnc_vol.mapping.tree import DatasetNode, Tree, fillvalue_of, itemsizes_of
 from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from pnc_vol.format.moving import Moves
 
 __all__ = [
     "MOST_WRITTEN",

@@ -17,17 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from itertools import repeat
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from pnc_vol.format import model
+from pnc_vol.format import model, placing
 from pnc_vol.format.model import MAX_OFFSET, Dim, Header, Var, begin_rec, inner_bytes, is_record, pad4
-from pnc_vol.format.placing import Alignment, grow, place
+from pnc_vol.format.placing import Alignment, Moves, grow, place
 from pnc_vol.layout.base import MOST_WRITTEN, Layout, Place, Places
 from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.settings.options import Options
-
-if TYPE_CHECKING:
-    from pnc_vol.format.moving import Moves
 
 __all__ = ["CanonicalLayout", "EarlyPlaces"]
 
@@ -97,14 +94,10 @@ class CanonicalLayout(Layout):
         return made
 
     def needs_move(self, target: Layout, tree: Tree) -> bool:
-        from pnc_vol.format import moving
-
-        return moving.needs_move(*self._carried(target, tree))
+        return placing.needs_move(*self._carried(target, tree))
 
     def moves(self, target: Layout, tree: Tree) -> Moves:
-        from pnc_vol.format import moving
-
-        return moving.moves(*self._carried(target, tree))
+        return placing.moves(*self._carried(target, tree))
 
     def _carried(self, target: Layout, tree: Tree) -> tuple[Header, Header, list[int | None]]:
         """Return what is moved: the old header, the new one, and the variable of the old one that each new one carries
@@ -114,9 +107,7 @@ class CanonicalLayout(Layout):
         return base, target.header.with_numrecs(base.numrecs), _origin(base_uids, target.uids)
 
     def overwrites(self, live: Header, live_uids: tuple[int, ...], target: Layout) -> bool:
-        from pnc_vol.format import moving
-
-        return moving.overwrites(live, target.header, _origin(live_uids, target.uids))
+        return placing.overwrites(live, target.header, _origin(live_uids, target.uids))
 
     def data_end(self, header: Header) -> int:
         if header.vars is not self.header.vars:

@@ -9,16 +9,13 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `flatten`             from a tree to a header, or from the header before and what changed since
 `unflatten`           from a header to a tree
 `names`               paths and attribute names as names of NetCDF, and back; the reserved attribute with JSON text
-`dimensions`          which dimension each axis of a dataset has
-`named_dims`          dimensions that a program names: declared ones, axes given by name
-`dtypes`              h5py's special types; which NetCDF type and hidden dimensions an element has
+`dimensions`          which dimension each axis of a dataset has; those that a program names
+`dtypes`              h5py's special types, references; which NetCDF type and hidden dimensions an element has
 `encoding`            values of an element from what users give to arrays for the file, and back
-`references`          references to objects and regions
-`composite`           types that take several variables: compounds, arrays of varying length, references
+`composite`           types that take several variables: compounds, arrays of varying length, references; as JSON text
 `elsewhere`           datasets whose data live elsewhere: their marker, and which elements of a source are asked for
 `conventions`         what a variable's element means: NetCDF's conventions first, then our marker
 `describe`            data types as JSON, for markers
-`literals`            values that NetCDF attributes cannot have, as JSON
 `marker_check`        whether markers fit the header, for who checks a file
 `attributes`          attributes of one object: as the bytes of the header, decoded when they are asked for
 `attribute_encoding`  one attribute value: from what a user gives to a row of values in the header, and back

@@ -1,15 +1,18 @@
-"""One attribute value is encoded from what a user gives to an attribute of the header, and decoded again.
+"""One attribute value is made of what a user gives, encoded for the header, and decoded again.
 
 Knows: h5py's rules for types of attributes, NC types, the keys of an attribute's marker (``type``, ``order``,
-``encoding``, ``enum``, ``shape``, ``null``, ``width``, ``lengths``, ``dtype``). Does not know: `Attribute`, names,
-owners.
+``encoding``, ``enum``, ``shape``, ``null``, ``width``, ``lengths``, ``dtype``). Does not know: names that attributes
+may have, owners.
 
 Rules
 -----
-1. Several strings are joined by ``", "``, so that other tools show them; ``lengths`` (bytes of each) takes them apart
+1. A NetCDF attribute is a 1-D row of values. Without a marker one value is a scalar, more are 1-D, characters are one
+   ``str``. What differs from that is in the marker: shape, type, lengths.
+2. Several strings are joined by ``", "``, so that other tools show them; ``lengths`` (bytes of each) takes them apart
    again, whatever they hold.
-2. A string of fixed width is stored without its padding, if what the padding would take is small.
-3. What a marker says must agree with the number of bytes that are there.
+3. A string of fixed width is stored without its padding, if what the padding would take is small.
+4. A marker is checked against the bytes; one that does not fit is ignored and reported, and no memory is ever
+   allocated because of it.
 """
 
 from __future__ import annotations
@@ -18,21 +21,31 @@ import functools
 from collections.abc import Mapping, Sequence
 from math import prod
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from pnc_vol.errors import ConversionError, RangeError
+from pnc_vol.errors import ConversionError, DefinitionError, RangeError
+from pnc_vol.format.convert import converted
 from pnc_vol.format.model import CHAR, DOUBLE, FLOAT, TYPES, Attr
 from pnc_vol.mapping import conventions
-from pnc_vol.mapping.dtypes import COMPLEX_DIM, RAW_KINDS, Dtype, Element, element_for, metadata_of, string_dtype
-from pnc_vol.mapping.encoding import encode, guessed, numbers
+from pnc_vol.mapping.dtypes import (
+    COMPLEX_DIM,
+    RAW_KINDS,
+    Dtype,
+    Element,
+    element_for,
+    is_empty,
+    metadata_of,
+    string_dtype,
+)
+from pnc_vol.mapping.encoding import decode, encode, guessed, numbers
 
 if TYPE_CHECKING:
     from pnc_vol.mapping.names import Sink
 
-__all__ = ["as_array", "as_stored", "from_attr", "frozen", "literals", "texts", "to_attr"]
+__all__ = ["Attribute", "decode_attribute", "encode_attribute", "fitting", "make_attribute"]
 
 Shape = tuple[int, ...] | None
 Marker = Mapping[str, Any]
@@ -45,96 +58,176 @@ LITERAL = RAW_KINDS | {"composite"}
 """Kinds of values that are written as JSON text."""
 
 
-def literals() -> ModuleType:
-    """Return `mapping.literals`, for values of the kinds in `LITERAL`."""
-    # Few files have such attributes: `import pnc_vol` loads no module that it can do without.
-    from pnc_vol.mapping import literals as module
+class Attribute(NamedTuple):
+    """The value of an attribute.
 
-    return module
+    dtype : dtype as stored, with h5py's metadata.
+    shape : tuple of int, or None for an empty (null) attribute.
+    value : read-only ndarray of that shape, or None when `shape` is None; strings of varying length are objects
+        of ``str``. Copy it before it goes to a user.
+    """
+
+    dtype: Dtype
+    shape: tuple[int, ...] | None
+    value: NDArray[Any] | None
+
+
+def _of(dtype: Dtype, shape: tuple[int, ...], value: NDArray[Any]) -> Attribute:
+    value.flags.writeable = False
+    return Attribute(dtype, shape, value)
+
+
+def _composite() -> ModuleType:
+    """Return `mapping.composite`, for values of the kinds in `LITERAL`."""
+    # Few files have such attributes: `import pnc_vol` loads no module that it can do without.
+    from pnc_vol.mapping import composite
+
+    return composite
 
 
 # ------------------------------------------------------------------------------------------ from the user's value
 
 
-def as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
+def make_attribute(
+    value: Any, *, shape: int | tuple[int, ...] | None = None, dtype: DTypeLike | None = None
+) -> Attribute:
+    """Make an attribute as ``attrs.create(name, value, shape, dtype)`` of h5py 3.16 does.
+
+    Parameters
+    ----------
+    value : anything array-like, str, bytes or Empty
+    shape : tuple of int, int or None
+        Another shape for the same number of values.
+    dtype : dtype-like or None
+        Type to store; by default the value's own, with ``str`` and ``bytes`` as strings of varying length.
+
+    Raises
+    ------
+    TypeError
+        No equivalent in HDF5: ``U`` arrays, objects that are neither all str nor all bytes.
+    ValueError
+        Shapes that do not agree, NULs in strings of varying length, values that do not fit.
+
+    Examples
+    --------
+    >>> make_attribute("K").value.item(), make_attribute([1, 2]).shape
+    ('K', (2,))
+    """
+    wanted = None if dtype is None else np.dtype(dtype)
+    if isinstance(shape, (int, np.integer)):
+        shape = (int(shape),)
+    if is_empty(value):
+        if shape is not None:
+            raise ConversionError("an Empty attribute has no shape; leave shape= out")
+        return Attribute(element_for(value.dtype if wanted is None else wanted).dtype, None, None)
+    array, wanted = _as_array(value, wanted)
+    element = element_for(wanted)
+    axes = element.axes
+    if shape is not None:
+        shape = (*map(int, shape), *axes)
+        if int(np.prod(shape, dtype=object)) != array.size:
+            raise DefinitionError(
+                f"Shape of new attribute conflicts with shape of data: {shape} was asked, the data has {array.shape}"
+            )
+        array = array.reshape(shape)
+    stored = _as_stored(array, element)
+    return _of(element.dtype, stored.shape[: stored.ndim - len(axes)], stored)
+
+
+def _as_array(value: Any, wanted: Dtype | None) -> tuple[NDArray[Any], Dtype]:
     """Return the value as an array, and the type to store."""
-    if wanted is not None:
-        if element_for(wanted).kind in LITERAL:
-            return literals().literal(value, wanted), wanted
-        if element_for(wanted).kind in ("number", "enum", "complex", "float16"):
-            if isinstance(value, np.ndarray) and value.dtype.kind in "SU":
-                value = value.astype(wanted)
-            return numbers(value, wanted), wanted
-        if not isinstance(value, np.ndarray) or (wanted.kind == "S" and value.dtype.kind != "O"):
-            return np.asarray(value, dtype=wanted, order="C"), wanted
-        return np.asarray(value, order="C"), wanted
-    return guessed(value)
+    if wanted is None:
+        return guessed(value)
+    kind = element_for(wanted).kind
+    if kind in LITERAL:
+        return _composite().literal(value, wanted), wanted
+    if kind in ("number", "enum", "complex", "float16"):
+        if isinstance(value, np.ndarray) and value.dtype.kind in "SU":
+            value = value.astype(wanted)
+        return numbers(value, wanted), wanted
+    if not isinstance(value, np.ndarray) or (wanted.kind == "S" and value.dtype.kind != "O"):
+        return np.asarray(value, dtype=wanted, order="C"), wanted
+    return np.asarray(value, order="C"), wanted
 
 
-def as_stored(array: NDArray[Any], element: Element) -> NDArray[Any]:
-    """Return the values as they will be read again: of the element's dtype, texts as str."""
+def _as_stored(array: NDArray[Any], element: Element) -> NDArray[Any]:
+    """Return the values as they will be read again: of the element's dtype, texts as str; in memory of their own."""
     dtype = element.dtype
     if element.kind in LITERAL:
-        return array if array.dtype == dtype or dtype.subdtype is not None else literals().literal(array, dtype)
+        # a copy: it may be the user's own
+        kept = array.dtype == dtype or dtype.subdtype is not None
+        return array.copy() if kept else _composite().literal(array, dtype)
     if element.kind == "vlen_string":
-        coded = encode(array, element)
-        return texts(coded.ravel().tolist(), dtype).reshape(array.shape)
+        return _texts(encode(array, element).ravel().tolist(), dtype).reshape(array.shape)
     if element.kind == "string":
         return encode(array, element).astype(dtype)
     if array.dtype.kind not in "biufc":
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}")
     if array.dtype.kind == "c" and dtype.kind != "c":
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}; take .real")
-    if dtype.kind in "iu" and array.dtype.kind in "iuf" and array.size:
-        limits = np.iinfo(dtype)
-        low, high = array.min(), array.max()
-        if not (int(limits.min) <= low and high <= int(limits.max)):
-            raise _too_large(array, dtype)
     try:
-        with np.errstate(over="raise"):
-            return array.astype(dtype)
-    except FloatingPointError:
-        raise _too_large(array, dtype) from None
+        return converted(array, dtype)
+    except RangeError:
+        values = f"{array.item()}" if array.size == 1 else f"values from {array.min()} to {array.max()}"
+        raise RangeError(f"{values} cannot be stored as {dtype}: out of its range; give a wider dtype=") from None
 
 
-def _too_large(array: NDArray[Any], dtype: Dtype) -> RangeError:
-    values = f"{array.item()}" if array.size == 1 else f"values from {array.min()} to {array.max()}"
-    return RangeError(f"{values} cannot be stored as {dtype}: out of its range; give a wider dtype=")
-
-
-def texts(coded: Sequence[bytes], dtype: Dtype) -> NDArray[Any]:
+def _texts(coded: Sequence[bytes], dtype: Dtype) -> NDArray[Any]:
     """Return an object array of str from bytes; what is no UTF-8 becomes surrogates, as h5py does."""
     texts = np.empty(len(coded), dtype=dtype)
     texts[:] = [text.decode("utf-8", "surrogateescape") for text in coded]
     return texts
 
 
-def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    array.flags.writeable = False
-    return array
+def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
+    """Return the attribute for a file without 64-bit integers (CDF-1, CDF-2): Python's integers are stored as int32.
+
+    Parameters
+    ----------
+    exact : bool
+        The type was asked for, or came with the value: it stays.
+
+    Examples
+    --------
+    >>> str(fitting(make_attribute(5), exact=False).dtype)
+    'int32'
+    """
+    value = attribute.value
+    if exact or value is None or attribute.dtype != np.int64 or metadata_of(attribute.dtype):
+        return attribute
+    if value.size and not -(2**31) <= value.min() <= value.max() < 2**31:
+        return attribute
+    return make_attribute(value.astype(np.int32))
 
 
 # ------------------------------------------------------------------------------------------------------ writing
 
 
-def to_attr(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -> tuple[Attr, dict[str, Any] | None]:
-    """Return the attribute and its marker (None if the attribute says it all).
+def encode_attribute(name: str, attribute: Attribute) -> tuple[Attr, dict[str, Any] | None]:
+    """Encode an attribute for the header.
 
     Parameters
     ----------
     name : str, as it will be in the file
-    dtype, shape, value
-        As in `mapping.attributes.Attribute`.
+    attribute : Attribute
+
+    Returns
+    -------
+    attr : Attr
+    marker : dict or None
+        What the attribute alone does not say; see ``docs/reference/file-format.md``.
+
+    Examples
+    --------
+    >>> encode_attribute("n", make_attribute([[1, 2]]))[1]
+    {'shape': [1, 2]}
     """
-    if shape == () and value is not None and metadata_of(dtype).get("vlen") is str:
-        # by far the most common attribute: one text
-        text = value.item().encode("utf-8", "surrogateescape")
-        return Attr(name, CHAR, len(text), text), None
+    dtype, shape, value = attribute
     element = element_for(dtype)
     if element.is_string:
-        return _strings_to_attr(name, element, shape, value)
+        return _encode_strings(name, element, shape, value)
     if element.kind in LITERAL:
-        return literals().to_attr(name, dtype, shape, value)  # type: ignore[no-any-return]
+        return _composite().to_attr(name, dtype, shape, value)  # type: ignore[no-any-return]
     marker = {} if element.kind == "number" and dtype.isnative else _type_marker(element)
     if shape is None or value is None:
         return Attr(name, element.nc_type, 0, b""), {**marker, "null": True}
@@ -148,10 +241,10 @@ def to_attr(name: str, dtype: Dtype, shape: Shape, value: NDArray[Any] | None) -
 
 def _type_marker(element: Element) -> dict[str, Any]:
     """Return the marker's keys that speak of the type; an attribute has no conventions to derive it from."""
-    return conventions.element_marker(element, conventions.element_of_var(element.nc_type, (), (), ()))
+    return conventions.element_marker(element, _plain(element.nc_type))
 
 
-def _strings_to_attr(
+def _encode_strings(
     name: str, element: Element, shape: Shape, value: NDArray[Any] | None
 ) -> tuple[Attr, dict[str, Any] | None]:
     fixed = element.kind == "string"
@@ -182,24 +275,33 @@ def _strings_to_attr(
 # ------------------------------------------------------------------------------------------------------ reading
 
 
-def from_attr(attr: Attr, marker: Marker | None, findings: Sink | None) -> tuple[Dtype, Shape, NDArray[Any] | None]:
-    """Return type, shape and values; strings of varying length are still bytes.
+def decode_attribute(attr: Attr, marker: Marker | None = None, findings: Sink | None = None) -> Attribute:
+    """Read an attribute of a header.
 
     Parameters
     ----------
     attr : Attr
-    marker : dict or None, not trusted
-    findings : Sink or None, gets a sentence if the marker does not fit
+    marker : dict or None
+        A hint that is checked; what does not fit is ignored.
+    findings : Sink or None
+        Gets a sentence if the marker was ignored.
+
+    Examples
+    --------
+    >>> str(decode_attribute(Attr("units", 2, 1, b"K")).value)
+    'K'
     """
+    read = _strings if attr.type == CHAR else _numbers
     if marker:
         try:
             if marker.get("type") == "json":
-                return literals().from_attr(attr, marker)  # type: ignore[no-any-return]
-            return (_strings if attr.type == CHAR else _numbers)(attr, marker)
+                dtype, shape, value = _composite().from_attr(attr, marker)
+                return Attribute(dtype, None, None) if value is None else _of(dtype, shape, value)
+            return read(attr, marker)
         except (ValueError, TypeError, KeyError, OverflowError, RangeError):
             if findings is not None:
                 findings.append(f"attribute {attr.name[:60]!r}: its marker does not fit its {attr.nelems} values")
-    return (_strings if attr.type == CHAR else _numbers)(attr, {})
+    return read(attr, {})
 
 
 def _shape_of(marker: Marker, default: tuple[int, ...], count: int) -> tuple[int, ...]:
@@ -212,27 +314,21 @@ def _shape_of(marker: Marker, default: tuple[int, ...], count: int) -> tuple[int
     return tuple(shape)
 
 
-def _numbers(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | None]:
+def _numbers(attr: Attr, marker: Marker) -> Attribute:
     if not marker:
         element = _plain(attr.type)
-        values = np.frombuffer(attr.data, element.file_dtype).astype(element.dtype)
-        values = values if values.size != 1 else values.reshape(())
-        return element.dtype, values.shape, values
-    complex_ = marker.get("type") == "complex"
-    if complex_ and attr.type in (FLOAT, DOUBLE):
+    elif marker.get("type") == "complex" and attr.type in (FLOAT, DOUBLE):
         element = conventions.element_of_var(attr.type, (2,), (COMPLEX_DIM,), (), marker, complain=_misfit)
     else:
         element = conventions.element_of_var(attr.type, (), (), (), marker, complain=_misfit)
     if marker.get("null") is True and attr.nelems == 0:
-        return element.dtype, None, None
+        return Attribute(element.dtype, None, None)
     raw = np.frombuffer(attr.data, np.uint8)
-    if raw.size % element.itemsize:
+    count, more = divmod(raw.size, element.itemsize)
+    if more:
         raise ValueError("number of values")
-    values = raw.view(element.file_dtype)
-    shape = _shape_of(marker, (values.size,) if values.size != 1 else (), values.size)
-    with np.errstate(over="ignore"):
-        # what float16 cannot hold becomes infinity
-        return element.dtype, shape, values.astype(element.dtype).reshape(shape)
+    shape = _shape_of(marker, (count,) if count != 1 else (), count)
+    return _of(element.dtype, shape, decode(raw, element, shape))
 
 
 @functools.cache
@@ -245,7 +341,7 @@ def _misfit(sentence: str) -> None:
     raise ValueError(sentence)
 
 
-def _strings(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | None]:
+def _strings(attr: Attr, marker: Marker) -> Attribute:
     kind = marker.get("type", "vlen_string")
     if kind not in ("string", "vlen_string"):
         raise ValueError("type")
@@ -253,20 +349,16 @@ def _strings(attr: Attr, marker: Marker) -> tuple[Dtype, Shape, NDArray[Any] | N
     encoding = marker.get("encoding", "ascii" if fixed else "utf-8")
     if encoding not in ("ascii", "utf-8"):
         raise ValueError("encoding")
-    texts, shape = _texts(attr, marker, fixed)
-    width = _width(attr, marker, texts) if fixed else 0
+    coded, shape = _taken_apart(attr, marker, fixed)
+    width = _width(attr, marker, coded) if fixed else 0
     dtype = string_dtype(encoding, width or None)
     if marker.get("null") is True and attr.nelems == 0:
-        return dtype, None, None
-    if fixed:
-        values = np.array(texts, dtype=f"S{width}").astype(dtype)
-    else:
-        values = np.empty(len(texts), dtype=object)
-        values[:] = texts
-    return dtype, shape, values.reshape(shape)
+        return Attribute(dtype, None, None)
+    values = np.array(coded, dtype=f"S{width}").astype(dtype) if fixed else _texts(coded, dtype)
+    return _of(dtype, shape, values.reshape(shape))
 
 
-def _texts(attr: Attr, marker: Marker, fixed: bool) -> tuple[list[bytes], tuple[int, ...]]:
+def _taken_apart(attr: Attr, marker: Marker, fixed: bool) -> tuple[list[bytes], tuple[int, ...]]:
     """Return the strings, and their shape."""
     lengths = marker.get("lengths")
     if lengths is None:
@@ -277,19 +369,19 @@ def _texts(attr: Attr, marker: Marker, fixed: bool) -> tuple[list[bytes], tuple[
     gaps = len(SEPARATOR) * max(0, len(lengths) - 1)
     if sum(lengths) + gaps != attr.nelems:
         raise ValueError("lengths")
-    texts, at = [], 0
+    coded, at = [], 0
     for length in lengths:
-        texts.append(attr.data[at : at + length])
+        coded.append(attr.data[at : at + length])
         at += length + len(SEPARATOR)
-    if not fixed and any(b"\0" in text for text in texts):
+    if not fixed and any(b"\0" in text for text in coded):
         raise ValueError("NUL")
-    return texts, _shape_of(marker, (len(texts),), len(texts))
+    return coded, _shape_of(marker, (len(coded),), len(coded))
 
 
-def _width(attr: Attr, marker: Marker, texts: list[bytes]) -> int:
+def _width(attr: Attr, marker: Marker, coded: list[bytes]) -> int:
     """Return the number of bytes of each string of fixed width."""
     width = marker.get("width", max(1, attr.nelems))
-    longest = max(map(len, texts), default=0)
-    if type(width) is not int or width < max(1, longest) or width * max(1, len(texts)) > attr.nelems + PADDING:
+    longest = max(map(len, coded), default=0)
+    if type(width) is not int or width < max(1, longest) or width * max(1, len(coded)) > attr.nelems + PADDING:
         raise ValueError("width")
     return width

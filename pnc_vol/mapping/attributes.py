@@ -1,17 +1,13 @@
 """`Attributes` holds h5py's typed, shaped values as they are stored in a header.
 
-Knows: h5py's rules for making an attribute from a value, NetCDF attributes, the marker of one attribute. Does
-not know: who owns an attribute, headers.
+Knows: NetCDF attributes, the names that they have in the header and in truth. Does not know: who owns an attribute,
+headers, how a value is encoded.
 
 Rules
 -----
-1. A NetCDF attribute is a 1-D row of values. Without a marker one value is a scalar, more are 1-D, characters are one
-   ``str``. What differs from that is in the marker: shape, type, lengths.
-2. An attribute is kept as the bytes that the header has of it. What is assigned is encoded at once, and a value is
+1. An attribute is kept as the bytes that the header has of it. What is assigned is encoded at once, and a value is
    decoded when somebody asks for it.
-3. A marker is checked against the bytes; one that does not fit is ignored and reported, and no memory is ever
-   allocated because of it.
-4. Most attributes are one text or one number (*plain*): these are encoded and decoded here, in few steps. How all
+2. Most attributes are one text or one number (*plain*): these are encoded and decoded here, in few steps. How all
    others are is the matter of `attribute_encoding`.
 """
 
@@ -21,31 +17,19 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
 
-from pnc_vol.errors import ConversionError, DefinitionError
 from pnc_vol.format.model import BYTE, CHAR, DOUBLE, FLOAT, INT, INT64, SHORT, UBYTE, UINT, UINT64, USHORT, Attr
 from pnc_vol.interruptions import done_whole
-from pnc_vol.mapping import attribute_encoding
-from pnc_vol.mapping.dtypes import Dtype, check_string_dtype, element_for, is_empty, metadata_of, string_dtype
+from pnc_vol.mapping.attribute_encoding import Attribute, decode_attribute, encode_attribute
 from pnc_vol.mapping.names import MARKER, NameBook, legal_name
 
 if TYPE_CHECKING:
     from pnc_vol.mapping.names import Sink
 
-__all__ = [
-    "NO_MARKERS",
-    "PLAIN_TYPES",
-    "Attribute",
-    "Attributes",
-    "decode_attribute",
-    "encode_attribute",
-    "fitting",
-    "make_attribute",
-]
+__all__ = ["NO_MARKERS", "PLAIN_TYPES", "Attributes"]
 
 Marker = Mapping[str, Any]
 NO_MARKERS: Mapping[str, Any] = MappingProxyType({})
@@ -56,159 +40,6 @@ _SHORT = 64
 _ALIKE = 8
 _MOST_KNOWN = 1 << 12
 """Entries that are remembered; then memory is emptied, and fills with what is used now."""
-
-
-class Attribute(NamedTuple):
-    """The value of an attribute.
-
-    dtype : dtype as stored, with h5py's metadata.
-    shape : tuple of int, or None for an empty (null) attribute.
-    value : read-only ndarray of that shape, or None when `shape` is None; strings of varying length are objects
-        of ``str``. Copy it before it goes to a user.
-    """
-
-    dtype: Dtype
-    shape: tuple[int, ...] | None
-    value: NDArray[Any] | None
-
-
-# ------------------------------------------------------------------------------------ from the user's value
-
-
-def make_attribute(
-    value: Any, *, shape: int | tuple[int, ...] | None = None, dtype: DTypeLike | None = None
-) -> Attribute:
-    """Make an attribute as ``attrs.create(name, value, shape, dtype)`` of h5py 3.16 does.
-
-    Parameters
-    ----------
-    value : anything array-like, str, bytes or Empty
-    shape : tuple of int, int or None
-        Another shape for the same number of values.
-    dtype : dtype-like or None
-        Type to store; by default the value's own, with ``str`` and ``bytes`` as strings of varying length.
-
-    Raises
-    ------
-    TypeError
-        No equivalent in HDF5: ``U`` arrays, objects that are neither all str nor all bytes.
-    ValueError
-        Shapes that do not agree, NULs in strings of varying length, values that do not fit.
-
-    Examples
-    --------
-    >>> make_attribute("K").value.item(), make_attribute([1, 2]).shape
-    ('K', (2,))
-    """
-    found: Dtype
-    if shape is None and dtype is None:
-        # What most attributes are: a text, a number.
-        if is_plain(value):
-            found = value.dtype if isinstance(value, np.generic) else _SIMPLE[type(value)]
-            return Attribute(found, (), attribute_encoding.frozen(np.array(value, found)))
-        if type(value) is np.ndarray or isinstance(value, np.generic):
-            # Numbers that are stored as they are.
-            found = value.dtype
-            element = element_for(found) if found.kind in "iuf" and found.metadata is None else None
-            if element is not None and element.kind == "number" and element.dtype == found:
-                return Attribute(element.dtype, value.shape, attribute_encoding.frozen(np.array(value, order="C")))
-    wanted = None if dtype is None else np.dtype(dtype)
-    if isinstance(shape, (int, np.integer)):
-        shape = (int(shape),)
-    if is_empty(value):
-        if shape is not None:
-            raise ConversionError("an Empty attribute has no shape; leave shape= out")
-        return Attribute(element_for(value.dtype if wanted is None else wanted).dtype, None, None)
-    array, wanted = attribute_encoding.as_array(value, wanted)
-    element = element_for(wanted)
-    if shape is not None:
-        shape = tuple(int(n) for n in shape)
-        if element.dtype.subdtype is not None:
-            shape += element.dtype.subdtype[1]
-        if int(np.prod(shape, dtype=object)) != array.size:
-            raise DefinitionError(
-                f"Shape of new attribute conflicts with shape of data: {shape} was asked, the data has {array.shape}"
-            )
-        array = array.reshape(shape)
-    stored = attribute_encoding.as_stored(array, element)
-    inner = 0 if element.dtype.subdtype is None else len(element.dtype.subdtype[1])
-    return Attribute(element.dtype, stored.shape[: stored.ndim - inner], attribute_encoding.frozen(stored))
-
-
-def fitting(attribute: Attribute, *, exact: bool) -> Attribute:
-    """Return the attribute for a file without 64-bit integers (CDF-1, CDF-2): Python's integers are stored as int32.
-
-    Parameters
-    ----------
-    exact : bool
-        The type was asked for, or came with the value: it stays.
-
-    Examples
-    --------
-    >>> str(fitting(make_attribute(5), exact=False).dtype)
-    'int32'
-    """
-    value = attribute.value
-    if exact or value is None or attribute.dtype != np.int64 or metadata_of(attribute.dtype):
-        return attribute
-    if value.size and not -(2**31) <= value.min() <= value.max() < 2**31:
-        return attribute
-    return make_attribute(value.astype(np.int32))
-
-
-# --------------------------------------------------------------------------------------- to and from the header
-
-
-def encode_attribute(name: str, attribute: Attribute) -> tuple[Attr, dict[str, Any] | None]:
-    """Encode an attribute for the header.
-
-    Parameters
-    ----------
-    name : str, as it will be in the file
-    attribute : Attribute
-
-    Returns
-    -------
-    attr : Attr
-    marker : dict or None
-        What the attribute alone does not say; see ``docs/reference/file-format.md``.
-
-    Examples
-    --------
-    >>> encode_attribute("n", make_attribute([[1, 2]]))[1]
-    {'shape': [1, 2]}
-    """
-    return attribute_encoding.to_attr(name, attribute.dtype, attribute.shape, attribute.value)
-
-
-def decode_attribute(attr: Attr, marker: Marker | None = None, findings: Sink | None = None) -> Attribute:
-    """Read an attribute of a header.
-
-    Parameters
-    ----------
-    attr : Attr
-    marker : dict or None
-        A hint that is checked; what does not fit is ignored.
-    findings : Sink or None
-        Gets a sentence if the marker was ignored.
-
-    Examples
-    --------
-    >>> str(decode_attribute(Attr("units", 2, 1, b"K")).value)
-    'K'
-    """
-    if not marker and attr.type == CHAR:
-        return Attribute(
-            _SIMPLE[str],
-            (),
-            attribute_encoding.frozen(attribute_encoding.texts((attr.data.rstrip(b"\0"),), _SIMPLE[str]).reshape(())),
-        )
-    dtype, shape, coded = attribute_encoding.from_attr(attr, marker, findings)
-    if shape is None or coded is None:
-        return Attribute(dtype, None, None)
-    if dtype.kind == "O" and check_string_dtype(dtype) is not None:
-        coded = attribute_encoding.texts(coded.ravel().tolist(), dtype).reshape(shape)
-    return Attribute(dtype, shape, attribute_encoding.frozen(coded))
 
 
 # ---------------------------------------------------------------------------------------------- plain attributes
@@ -223,7 +54,6 @@ _CODES: dict[type, int] = {
 
 PLAIN_TYPES = frozenset((str, float, int, *_CODES))
 
-_SIMPLE = {str: string_dtype(), float: np.dtype(float), int: np.dtype(int)}
 _LEAST, _LARGEST = -(2**63), 2**63 - 1
 
 

@@ -169,8 +169,10 @@ def _marked_element(
     elif kind in _DESCRIBED:
         return _described(code, sizes, names, kind, marker.get("dtype"))
     if element is not None and order == ">":
-        element = element._replace(dtype=element.dtype.newbyteorder(">"))
-        element = _with_metadata(element, derived, marker)
+        # `newbyteorder` drops all metadata: the members of an enum
+        metadata = element.dtype.metadata
+        turned = element.dtype.newbyteorder(">")
+        element = element._replace(dtype=with_metadata(turned, metadata) if metadata else turned)
     return element
 
 
@@ -199,14 +201,6 @@ def _describe() -> ModuleType:
     from pnc_vol.mapping import describe
 
     return describe
-
-
-def _with_metadata(element: Element, derived: Element, marker: Marker) -> Element:
-    """Put an enum's members back, which `newbyteorder` drops with all metadata."""
-    if element.kind != "enum":
-        return element
-    members = {name: int(value) for name, value in marker["enum"].items()}
-    return element._replace(dtype=with_metadata(element.dtype.str, {"enum": members}))
 
 
 def _marked_enum(code: int, members: Any) -> Element | None:

@@ -16,8 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.mapping.dtypes import Dtype, check_string_dtype, metadata_of, string_dtype, with_metadata
-from pnc_vol.mapping.references import Reference, RegionReference
+from pnc_vol.mapping.dtypes import (
+    Dtype,
+    Reference,
+    RegionReference,
+    check_string_dtype,
+    metadata_of,
+    string_dtype,
+    with_metadata,
+)
 
 __all__ = ["describe", "undescribe"]
 

@@ -59,8 +59,7 @@ def encode(values: Any, element: Element, on_overflow: Overflow = "raise") -> ND
     if isinstance(values, np.ndarray):
         # masked arrays and arrays with units compare in their own way
         values = np.asarray(values)
-    more = (on_overflow,) if element.kind in ("array", "float16") else ()
-    return _KINDS[element.kind].encode(values, element, *more)
+    return _KINDS[element.kind].encode(values, element, on_overflow)
 
 
 def guessed(values: Any) -> tuple[NDArray[Any], Dtype]:
@@ -131,7 +130,7 @@ def numbers(values: Any, dtype: DTypeLike) -> NDArray[Any]:
             pass
     if not isinstance(values, np.ndarray):
         # not `dtype=`: numpy would wrap its own scalars, and what has an `__array__`, into the smaller type
-        if dt.str[1:] == "u8" and _all_int(values):
+        if dt.str[1:] == "u8" and _all_are(values, int):
             # beyond int64 numpy would make floats of them
             try:
                 return np.asarray(values, order="C", dtype=dt.newbyteorder("="))
@@ -151,30 +150,30 @@ def numbers(values: Any, dtype: DTypeLike) -> NDArray[Any]:
     return np.asarray(values)
 
 
-def _encode_numbers(values: Any, element: Element) -> NDArray[Any]:
+def _encode_numbers(values: Any, element: Element, _: Overflow) -> NDArray[Any]:
     array = numbers(values, element.dtype)
     if array.dtype.kind == "c":
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {element.dtype!r}; take .real")
     return array
 
 
-def _encode_complex(values: Any, element: Element) -> NDArray[Any]:
+def _encode_complex(values: Any, element: Element, _: Overflow) -> NDArray[Any]:
     return numbers(values, element.dtype)
 
 
-def _encode_members(values: Any, element: Element) -> NDArray[Any]:
-    array = _encode_numbers(values, element)
+def _encode_members(values: Any, element: Element, on_overflow: Overflow) -> NDArray[Any]:
+    array = _encode_numbers(values, element, on_overflow)
     if array.dtype.kind == "f":
         raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to an enum")
     return array
 
 
 def _encode_float16(values: Any, element: Element, on_overflow: Overflow) -> NDArray[Any]:
-    array = _encode_numbers(values, element)
+    array = _encode_numbers(values, element, on_overflow)
     return array if array.dtype.str[1:] == "f2" else converted(array, np.dtype(np.float16), on_overflow)
 
 
-def _booleans(values: Any, _element: Element) -> NDArray[np.int8]:
+def _booleans(values: Any, element: Element, _: Overflow) -> NDArray[np.int8]:
     if not isinstance(values, np.ndarray):
         values = np.asarray(values, dtype=bool)
     elif values.dtype.kind not in "biu":
@@ -197,7 +196,7 @@ def _bytes_of(array: NDArray[Any], encoding: str) -> NDArray[np.bytes_]:
     return np.array(coded, dtype=f"S{width}").reshape(array.shape)
 
 
-def _vlen_strings(values: Any, element: Element) -> NDArray[np.bytes_]:
+def _vlen_strings(values: Any, element: Element, _: Overflow) -> NDArray[np.bytes_]:
     encoding = element.encoding
     array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     kind = array.dtype.kind
@@ -221,19 +220,14 @@ def _vlen_strings(values: Any, element: Element) -> NDArray[np.bytes_]:
     return array if array.dtype.itemsize else array.astype("S1")
 
 
-def _all_str(values: Any) -> bool:
+def _all_are(values: Any, kind: type) -> bool:
+    """Return whether a value, or each item of nested lists, none of which is empty, is of this type."""
     if isinstance(values, (list, tuple)):
-        return bool(values) and all(map(_all_str, values))
-    return type(values) is str
+        return bool(values) and all(_all_are(value, kind) for value in values)
+    return type(values) is kind
 
 
-def _all_int(values: Any) -> bool:
-    if isinstance(values, (list, tuple)):
-        return bool(values) and all(map(_all_int, values))
-    return type(values) is int
-
-
-def _fixed_strings(values: Any, element: Element) -> NDArray[np.bytes_]:
+def _fixed_strings(values: Any, element: Element, _: Overflow) -> NDArray[np.bytes_]:
     """Return strings cut to the element's width; what is shorter is padded with NUL by the conversion to the file."""
     size = element.itemsize
     if isinstance(values, np.ndarray):
@@ -244,7 +238,7 @@ def _fixed_strings(values: Any, element: Element) -> NDArray[np.bytes_]:
             array = values
         else:
             raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to {element.dtype!r}")
-    elif element.encoding == "utf-8" and _all_str(values):
+    elif element.encoding == "utf-8" and _all_are(values, str):
         array = _bytes_of(np.asarray(values, dtype=object), "utf-8")
     else:
         array = np.asarray(values, dtype=f"S{size}")
@@ -273,7 +267,7 @@ def decode(raw: NDArray[np.uint8], element: Element, shape: tuple[int, ...]) -> 
     return _KINDS[element.kind].decode(raw, element, shape)
 
 
-def _encode_raw(values: Any, element: Element) -> NDArray[Any]:
+def _encode_raw(values: Any, element: Element, _: Overflow) -> NDArray[Any]:
     """Return an array of `element.file_dtype`, int64 for dates: the bytes of the file, which are only copied from here
     on."""
     dt = element.dtype
@@ -354,7 +348,7 @@ def _decode_arrays(raw: NDArray[np.uint8], element: Element, shape: Shape) -> ND
 class _Conversion(NamedTuple):
     """How the values of one kind of element go to the file and come back: see `encode` and `decode`."""
 
-    encode: Callable[..., NDArray[Any]]
+    encode: Callable[[Any, Element, Overflow], NDArray[Any]]
     decode: Callable[[NDArray[np.uint8], Element, Shape], NDArray[Any]]
 
 

@@ -213,7 +213,8 @@ class Changes(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class FileDims:
-    """Dimensions that keep their order, read or declared, `spare` ones without variables; what `named_dims` found."""
+    """Dimensions that keep their order, read or declared, `spare` ones without variables; `named`: what
+    `dimensions.name_axes` found."""
 
     order: tuple[Dim, ...] = ()
     spare: frozenset[str] = frozenset()

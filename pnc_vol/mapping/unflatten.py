@@ -53,11 +53,7 @@ from pnc_vol.mapping.tree import (
 if TYPE_CHECKING:
     from pnc_vol.mapping.composite import Part
 
-__all__ = [
-    "assemble",
-    "from_header",
-    "share_axes",
-]
+__all__ = ["from_header"]
 
 
 Marker = Mapping[str, Any]
@@ -123,7 +119,7 @@ class _TreeReader:
             tree.layout = ""
         self._read_variables()
         if self.composites or self.loose:
-            for left in assemble(self.composites, self.loose, self.findings):
+            for left in _assemble(self.composites, self.loose, self.findings):
                 self._complain(left, "part", left.cdf_name)
                 self._hang(left, None)
         self.unread.coordinates = self.coordinates
@@ -135,7 +131,7 @@ class _TreeReader:
                 by_variable = {found.cdf_name: found for found in reversed(tree.datasets.values())}
             self._mark_axes(node, about, by_variable)
         if self.composites:
-            share_axes(self.composites)
+            _share_axes(self.composites)
         if "links" in marker:
             from pnc_vol.mapping import links
 
@@ -267,6 +263,7 @@ class _TreeReader:
             self._mark_scale(node, marker)
             self.marked.append((node, marker))
             if element.kind == "composite":
+                self._mark_composite(node, marker)
                 self.composites.append((node, marker))
                 self._hang_or_keep(node, marker)
                 return
@@ -380,6 +377,19 @@ class _TreeReader:
         if "max" in marker:
             self._mark_limits(node, marker["max"])
 
+    def _mark_composite(self, node: DatasetNode, marker: Marker) -> None:
+        """Note the shape of a dataset that takes several variables, which its own does not have."""
+        shape = marker.get("shape")
+        if isinstance(shape, list) and len(shape) <= MAX_RANK and all(type(n) is int and n >= 0 for n in shape):
+            node.shape = tuple(shape)
+        else:
+            node.shape = None
+        node.made_axes = [Axis() for _ in node.shape or ()]
+        if node.shape and marker.get("record") is True:
+            node.maxshape = (None, *node.shape[1:])
+        if "max" in marker:
+            self._mark_limits(node, marker["max"])
+
     def _mark_limits(self, node: DatasetNode, limits: Any) -> None:
         shape = node.shape
         if (
@@ -460,7 +470,7 @@ def _is_empty_shape(shape: Any, itemsize: int, record: bool) -> bool:
 # 2. Nothing is allocated because a marker says so: shapes are those of variables.
 
 
-def assemble(
+def _assemble(
     composites: list[tuple[DatasetNode, Marker]],
     loose: dict[str, DatasetNode],
     findings: list[str],
@@ -469,23 +479,10 @@ def assemble(
 
     Parameters
     ----------
-    composites : datasets whose type takes several variables, with their markers
+    composites : datasets whose type takes several variables, with their markers; their shapes are noted
     loose : the variables that say they are a part, by name
     findings : gets a sentence for each dataset that cannot be put together
     """
-    for node, marker in composites:
-        node.shape = _shape(marker)
-        node.made_axes = [Axis() for _ in node.shape or ()]
-        if node.shape and marker.get("record") is True:
-            node.maxshape = (None, *node.shape[1:])
-        limits = marker.get("max")
-        if "max" in marker:
-            if isinstance(limits, list) and len(limits) == len(node.shape or ()) and _are_limits(limits, node.shape):
-                node.maxshape = tuple(limits)
-            else:
-                findings.append(
-                    f"variable {shown(node.cdf_name)}: max {shown(limits)} of its marker does not fit; it is ignored"
-                )
     for node, marker in composites:
         found = _parts(node, marker, loose)
         if found is None:
@@ -512,19 +509,6 @@ def assemble(
         if node.owner is not None:
             waiting.append(node.owner)
     return list(loose.values())
-
-
-def _are_limits(limits: list[Any], shape: tuple[int, ...] | None) -> bool:
-    return all(
-        limit is None or (type(limit) is int and limit >= n) for limit, n in zip(limits, shape or (), strict=True)
-    )
-
-
-def _shape(marker: Marker) -> tuple[int, ...] | None:
-    shape = marker.get("shape")
-    if not isinstance(shape, list) or len(shape) > MAX_RANK or not all(type(n) is int and n >= 0 for n in shape):
-        return None
-    return tuple(shape)
 
 
 def _wanted(node: DatasetNode) -> list[Part]:
@@ -596,7 +580,7 @@ def _same_type(found: Element, wanted: Element) -> bool:
     return found.kind == "vlen_string" or (found.file_dtype == wanted.file_dtype and found.dtype == wanted.dtype)
 
 
-def share_axes(composites: list[tuple[DatasetNode, Marker]]) -> None:
+def _share_axes(composites: list[tuple[DatasetNode, Marker]]) -> None:
     """Let parts have the axes of their dataset, so that scales and labels name the dimensions of both."""
     from pnc_vol.mapping import composite
 

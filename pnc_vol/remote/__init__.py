@@ -1,8 +1,7 @@
 """Files under addresses (``https://``, ``s3://``, ...) are read in byte ranges through fsspec.
 
 ===============  =====================================================================================
-`driver`         `RemoteDriver`, the root of the stack: extents from blocks
-`blocks`         the cache of blocks, shared by threads; which ranges bring the blocks that it lacks
+`driver`         `RemoteDriver`, the root of the stack: extents from blocks, which threads share in a cache
 `address`        what fsspec is asked: size and ETag, ranges; what its errors mean, what is tried again
 ===============  =====================================================================================
 

@@ -19,7 +19,6 @@ Rules
 =============  ===========================================================================================
 `full_io`      reads and writes that go on until all bytes are done
 `two_threads`  work that two threads share
-`neighbours`   names of hidden files beside a file
 =============  ===========================================================================================
 
 `docs/develop/systems.md` lists what Linux has and other systems may not, and what is done without it.
@@ -37,6 +36,7 @@ import stat
 import sys
 import threading
 import weakref
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -49,8 +49,9 @@ if TYPE_CHECKING:
     Path = str | bytes | os.PathLike[str]
 
 __all__ = [
-    "CALLS", "REAL", "TEMPORARY", "OwnedFd", "System", "can_reserve", "closing_if_it_fails", "exists", "free_bytes",
-    "in_memory", "is_folder", "is_open", "scratch_folder", "temporary_directory", "undo_if_interrupted",
+    "CACHES_NOTED", "CALLS", "LOGS_NOTED", "REAL", "TEMPORARY", "OwnedFd", "System", "can_reserve",
+    "closing_if_it_fails", "cut_name", "exists", "free_bytes", "in_memory", "is_folder", "is_open", "is_unnamed",
+    "neighbour", "scratch_folder", "temporary_directory", "undo_if_interrupted",
 ]  # fmt: skip
 #: Buffers of one vectored call at most.
 IOV_MAX: int = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -482,3 +483,43 @@ def temporary_directory(parent: str | None = None) -> Iterator[str]:
 
     with tempfile.TemporaryDirectory(prefix="pnc-vol-", dir=parent) as path:
         yield path
+
+
+# ---------------------------------------------------------------------------------------------------------- neighbours
+# Hidden files belong to a file and lie beside it: notes, journals, files that have no name yet.
+
+
+LOGS_NOTED, CACHES_NOTED = "pncbb", "pncc"
+"""What the names of notes end with, of the folders of logs and of caches; see `neighbour`."""
+_LONGEST = 240
+"""Bytes of a name that takes a dot and a suffix besides."""
+
+
+def neighbour(path: str, suffix: str) -> str:
+    """Return the name of a hidden file that belongs to a file, the same each time: ``.NAME.suffix``.
+
+    Examples
+    --------
+    >>> neighbour("folder/out.nc", "pncj")
+    'folder/.out.nc.pncj'
+    """
+    head, slash, tail = path.rpartition("/")
+    if tail.isascii() and len(tail) <= _LONGEST:
+        return f"{head}{slash}.{tail}.{suffix}"
+    raw = os.fsencode(tail)
+    if len(raw) > _LONGEST:
+        # a name may have 255 bytes: of a longer one the start, and what tells it from others of that start
+        tail = f"{cut_name(raw, _LONGEST - 9)}.{zlib.crc32(raw):08x}"
+    return f"{head}{slash}.{tail}.{suffix}"
+
+
+def is_unnamed(path: str) -> bool:
+    """Return whether this is the name of a file that has not got its own name yet."""
+    if not path.endswith(TEMPORARY):
+        return False  # first: this is asked at every opening
+    return os.path.basename(path).startswith(".")
+
+
+def cut_name(name: bytes, nbytes: int) -> str:
+    """Return the start of a name, without half a character at its end."""
+    return name[:nbytes].decode("utf-8", "ignore")

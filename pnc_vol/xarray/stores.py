@@ -51,7 +51,8 @@ from xarray.core.utils import FrozenDict
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.group import Group
 from pnc_vol.format.model import Attr
-from pnc_vol.mapping.attributes import Attribute, Attributes, decode_attribute
+from pnc_vol.mapping.attribute_encoding import Attribute, decode_attribute
+from pnc_vol.mapping.attributes import Attributes
 from pnc_vol.mapping.dimensions import is_nameless
 from pnc_vol.mapping.dtypes import Element, metadata_of
 from pnc_vol.mapping.names import MARKER

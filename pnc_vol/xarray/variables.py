@@ -29,8 +29,8 @@ from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.file import File
 from pnc_vol.api.group import Group
 from pnc_vol.errors import DefinitionError, PncVolWarning, RangeError, did_you_mean
+from pnc_vol.mapping.dimensions import name_axes
 from pnc_vol.mapping.dtypes import Element, element_for, string_dtype
-from pnc_vol.mapping.named_dims import name_axes
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_outside
 from pnc_vol.xarray.jobs import is_dask

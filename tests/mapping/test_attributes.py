@@ -169,6 +169,26 @@ def test_text_that_is_no_value_of_the_type_is_shown_as_text(tmp_path: Any, text:
         assert f.attrs["x"] == lie
 
 
+@pytest.mark.parametrize("value", [np.zeros(2, "i4,f4"), np.zeros(2, "V3"), np.ones(2, "g"), np.ones(2)], ids=repr)
+def test_an_array_that_was_assigned_stays_the_users(value: np.ndarray) -> None:
+    with pnc_vol.File("x", "w", driver="memory") as f:
+        f.attrs["a"] = value
+        before = repr(f.attrs["a"])
+        value[0] = value[1]
+        value[:] = np.zeros((), value.dtype)
+        assert repr(f.attrs["a"]) == before
+
+
+@pytest.mark.parametrize("value", [255.5, np.float64(255.5), np.array([255.5, -0.5])])
+def test_a_float_is_cut_to_an_integer_type_as_that_of_a_dataset_is(value: Any) -> None:
+    with pnc_vol.File("x", "w", driver="memory") as f:
+        f.attrs.create("a", value, dtype="u1")
+        assert np.array_equal(f.attrs["a"], f.create_dataset("x", data=value, dtype="u1")[()])
+        for wrong in (256, -1.0, float("nan")):
+            with pytest.raises(ValueError, match="cannot be stored as uint8: out of its range"):
+                f.attrs.create("a", wrong, dtype="u1")
+
+
 def test_attributes_that_many_objects_share_are_changed_for_one_alone(tmp_path: Any) -> None:
     path = tmp_path / "x.nc"
     with pnc_vol.File(path, "w") as f:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnc_vol.remote.blocks import BlockCache, Range, joined_blocks
+from pnc_vol.remote.driver import BlockCache, Range, joined_blocks
 
 FILE = np.random.default_rng(0).integers(0, 256, 1003, np.uint8).tobytes()
 

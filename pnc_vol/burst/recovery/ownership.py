@@ -26,9 +26,8 @@ from pnc_vol.burst.definitions import crc_of_header, read_definitions
 from pnc_vol.burst.recovery.sources import LogSource
 from pnc_vol.disk.identity import by_inode, identities_of, shown
 from pnc_vol.errors import FormatError, LogRefusedError
-from pnc_vol.system import System
+from pnc_vol.system import System, is_unnamed
 from pnc_vol.system.full_io import read_whole
-from pnc_vol.system.neighbours import is_unnamed
 
 __all__ = [
     "ALL_THE_SAME", "LogOwner", "owner_of", "owns", "refuse_other_file",

@@ -29,8 +29,7 @@ from pnc_vol.extents.selection import Selection, select, whole
 from pnc_vol.file.reads.stored_rows import check_rows, stored_rows
 from pnc_vol.file.session import Session
 from pnc_vol.mapping.composite import conform, is_ragged, ragged_base
-from pnc_vol.mapping.dtypes import Dtype
-from pnc_vol.mapping.references import Reference, RegionReference
+from pnc_vol.mapping.dtypes import Dtype, Reference, RegionReference
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_once
 
