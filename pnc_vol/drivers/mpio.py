@@ -86,6 +86,7 @@ class MpioDriver(Root):
         Whether the file's size is looked at after a collective write.
     descriptor : Descriptor, optional
         How one rank by itself gets at the file; by MPI-IO if not given.
+    shown : str, what errors call the file, if it is another name.
 
     Examples
     --------
@@ -109,11 +110,12 @@ class MpioDriver(Root):
         derived_types: bool = True,
         check_size: bool = False,
         descriptor: Descriptor | None = None,
+        shown: str = "",
     ) -> None:
-        super().__init__(path, writable=writable)
+        super().__init__(path, writable=writable, shown=shown)
         self._open_file = open_file
         self._link = descriptor.link if descriptor is not None and descriptor.named else ""
-        self._opened: Any = None if self._link else open_file(path, shown=path)
+        self._opened: Any = None if self._link else open_file(path, shown=self.shown)
         self._comm = comm
         self._round = round_bytes
         self._typed = derived_types
@@ -122,7 +124,7 @@ class MpioDriver(Root):
         self._largest_room = np.zeros((2, 8), np.int64)
         # Not every MPI lets two threads in at once, and a view must not change under another's call.
         self._lock = threading.RLock()
-        self._alone = descriptor or MpiFile(self._opened, path, round_bytes, self._lock)
+        self._alone = descriptor or MpiFile(self._opened, shown or path, round_bytes, self._lock)
 
     @classmethod
     def open(
@@ -185,6 +187,7 @@ class MpioDriver(Root):
             derived_types=derived_types,
             check_size=errors_are_lost(version),
             descriptor=found,
+            shown=context.name,
         )
 
     # ------------------------------------------------------------------------------------------------- verbs
@@ -229,7 +232,7 @@ class MpioDriver(Root):
                 (end,) = self._largest(end)
                 if self._size() < end and failure is None:
                     text = f"MPI-IO reported a write up to byte {end}, but the file has {self._size()} bytes: disk full"
-                    failure = OSError(errno.EIO, text, self.path)
+                    failure = OSError(errno.EIO, text, self.shown)
             if failure is not None:
                 raise failure
             return calls
@@ -244,7 +247,7 @@ class MpioDriver(Root):
     def _file(self) -> Any:
         """The file by MPI-IO; opened by the first call that needs it, which all ranks make together."""
         if self._opened is None:
-            self._opened = self._open_file(self._link, shown=self.path)
+            self._opened = self._open_file(self._link, shown=self.shown)
         return self._opened
 
     def _resize(self, nbytes: int) -> None:
@@ -259,7 +262,7 @@ class MpioDriver(Root):
         finally:
             # Also where that failed: the others wait here for all.
             if self._opened is not None:
-                with self._lock, os_errors(self.path, "sync"):
+                with self._lock, os_errors(self.shown, "sync"):
                     self._file.Sync()
 
     def _close(self) -> None:
@@ -268,7 +271,7 @@ class MpioDriver(Root):
 
         self._alone.close()
         if self._opened is not None and not MPI.Is_finalized():
-            with self._lock, os_errors(self.path, "close"):
+            with self._lock, os_errors(self.shown, "close"):
                 self._file.Close()
 
     # ---------------------------------------------------------------------------------------- ranks together
@@ -379,14 +382,14 @@ class MpioDriver(Root):
             steps.append(lambda: self._file.Set_view(0, MPI.BYTE, MPI.BYTE))
         for step in steps:
             try:
-                with os_errors(self.path, what):
+                with os_errors(self.shown, what):
                     step()
             except Exception as error:
                 failure = failure or error
         done = int(status.Get_elements(MPI.BYTE)) if failure is None else nbytes
         if done != nbytes:
             # Open MPI's way of saying that the disk is full; the end of the file was looked for before a read.
-            failure = OSError(errno.EIO, f"MPI-IO moved {done} of {nbytes} bytes in a {what}", self.path)
+            failure = OSError(errno.EIO, f"MPI-IO moved {done} of {nbytes} bytes in a {what}", self.shown)
         for made in (buffer[2], shown):
             if made != MPI.BYTE:
                 made.Free()

@@ -227,7 +227,7 @@ class PosixDriver(Root):
     fd : int
         An open descriptor; the driver closes it unless it is `lent`.
     path : str or None
-        For messages.
+        For messages, as is `shown`, a name that the user knows, if it is another one.
     writable : bool
     system : System
     comm : Ranks or None
@@ -258,9 +258,10 @@ class PosixDriver(Root):
         system: System = REAL,
         comm: Ranks | None = None,
         lent: bool = False,
+        shown: str = "",
     ) -> None:
-        super().__init__(path, writable=writable)
-        self._file = Descriptor(system, fd, path, lent=lent)
+        super().__init__(path, writable=writable, shown=shown)
+        self._file = Descriptor(system, fd, shown or path, lent=lent)
         self._comm = comm
 
     @classmethod
@@ -283,7 +284,7 @@ class PosixDriver(Root):
         lent = fd >= 0
         if not lent:
             fd = system.open(path, os.O_RDWR if context.writable else os.O_RDONLY)
-        return cls(fd, path, writable=context.writable, system=system, comm=context.comm, lent=lent)
+        return cls(fd, path, writable=context.writable, system=system, comm=context.comm, lent=lent, shown=context.name)
 
     def _read(self, extents: Extents, memory: Memory, collective: bool) -> tuple[int, int]:
         return self._file.read(extents, memory)

@@ -36,14 +36,20 @@ class Root(Driver):
     path : str or None
     writable : bool
         Whether `write` and `resize` are allowed.
+    shown : str, what errors call the file, if it is another name.
     """
 
-    def __init__(self, path: str | None, *, writable: bool) -> None:
+    def __init__(self, path: str | None, *, writable: bool, shown: str = "") -> None:
         self.path = path
         self.writable = writable
-        self._use = _Use(self)
+        self._use = _Use(self, shown or path)
         self._sync_failure: SyncError | None = None
         self._counts = dict.fromkeys(("read_calls", "read_bytes", "write_calls", "write_bytes", "syncs"), 0)
+
+    @property
+    def shown(self) -> str | None:
+        """What errors call the file."""
+        return self._use.shown
 
     @property
     def closed(self) -> bool:
@@ -113,12 +119,12 @@ class Root(Driver):
                 raise SyncError(
                     self._sync_failure.errno,
                     "An earlier sync failed, so it is not known which data are on stable storage; write the file again",
-                    self.path,
+                    self.shown,
                 ) from self._sync_failure
             try:
                 self._sync()
             except OSError as error:
-                failure = SyncError(error.errno or errno.EIO, error.strerror or str(error), self.path)
+                failure = SyncError(error.errno or errno.EIO, error.strerror or str(error), self.shown)
                 self._sync_failure = failure.to_keep()
                 raise failure from error
         with self._use.lock:
@@ -158,23 +164,23 @@ class Root(Driver):
 
     def _may_write(self) -> None:
         if not self.writable:
-            error = ReadOnlyError(f"The file {self.path!r} is open for reading; open it with 'r+' to change it")
+            error = ReadOnlyError(f"The file {self.shown!r} is open for reading; open it with 'r+' to change it")
             error.errno = errno.EBADF
             raise error
 
 
 class _Use:
-    """Inside of it, a driver is open and stays so.
+    """Inside of it, a driver is open and stays so; errors of the system get the name of the file, `shown`.
 
     inside : int, how many calls are in it; an interruption (Ctrl-C, no memory) may leave one that is not.
     reach : int or None
         Where the last piece of a write ended, the farthest of all; None once the file was given a size.
     """
 
-    __slots__ = ("_driver", "closed", "idle", "inside", "lock", "reach")
+    __slots__ = ("_driver", "closed", "idle", "inside", "lock", "reach", "shown")
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, driver: Driver, shown: str | None) -> None:
+        self._driver, self.shown = driver, shown
         self.inside = 0
         self.closed = False
         self.reach: int | None = 0
@@ -185,7 +191,7 @@ class _Use:
     def __enter__(self) -> None:
         with self.lock:
             if self.closed:
-                path = f" {self._driver.path!r}" if self._driver.path else ""
+                path = f" {self.shown!r}" if self.shown else ""
                 raise ClosedFileError(f"The {self._driver.name} driver's file{path} is closed")
             self.inside += 1
 
@@ -196,7 +202,7 @@ class _Use:
             self.inside -= 1
             if isinstance(error, OSError) and error.errno and error.filename is None:
                 # calls on a descriptor do not say which file it is
-                error.filename = self._driver.path
+                error.filename = self.shown
             if self.idle is not None:
                 self.idle.notify_all()
 

@@ -241,3 +241,22 @@ def test_errors_name_the_file_that_was_asked_for(path: pathlib.Path, tmp_path: p
     with pytest.raises(OSError, match="No space left"):
         pnc_vol.File(path, "w", system=system)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("publish", ["create", "close"])
+def test_errors_of_a_new_layout_name_the_users_file(path: pathlib.Path, publish: str) -> None:
+    with pnc_vol.File(path, "w", publish=publish) as f:
+        f["x"] = np.arange(1000.0)
+    named = []
+    for number in range(1, 9):
+        system = FaultSystem(fail_at=number, errno=errno.ENOSPC, calls={"pwrite", "pwritev", "fdatasync"})
+        try:
+            with pnc_vol.File(path, "w" if publish == "close" else "r+", publish=publish, system=system) as f:
+                f["y"] = np.arange(10.0)
+                f.flush()
+                f.attrs["long"] = np.arange(9000 * number)
+                f.flush(durable=True)
+        except OSError as error:
+            named.append(error.filename)
+    assert len(named) > 2
+    assert set(named) <= {str(path), None}
