@@ -48,7 +48,7 @@ _OWN: dict[str, dict[str, str]] = {
     "pnc_vol.stores": {"log": "pnc_vol.burst.beginning:begin_log"},
     # caches first: they hold the header that logs are replayed upon
     "pnc_vol.recoveries": {
-        "cache": "pnc_vol.cache.leftovers:CacheRecovery",
+        "cache": "pnc_vol.cache.hints:CacheRecovery",
         "log": "pnc_vol.burst.leftovers:LogRecovery",
     },
     "pnc_vol.hints": {"cache": "pnc_vol.cache.hints:HINTED"},

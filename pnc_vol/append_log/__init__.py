@@ -1,10 +1,9 @@
 """Log files only grow: a reader can check their records, and their files and folders are private to a user.
 
 =================  ===============================================================================
-`records`          a file of records of 64 bytes, each with a CRC: written, and read up to the first that is wrong
-`bulk_crc`         many pieces of a buffer compared with their CRCs at once
+`records`          a file of records of 64 bytes, each with a CRC: written, and read up to the first that is wrong;
+                   many CRCs at once; where the bytes of one rank stand in a file that ranks share
 `tail`             the end of a file that grows, through a window of memory; private files and the lock of their writer
-`shared_blocks`    where the bytes of one rank stand in a file that ranks share in blocks
 `private_folders`  the folder of a job, who may have made it, and the note that says where it is
 =================  ===============================================================================
 

@@ -24,10 +24,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from pnc_vol.system import System, exists, is_unnamed, neighbour, undo_if_interrupted
-from pnc_vol.system.full_io import read_whole, write_whole
+from pnc_vol.system.full_io import read_whole, write_all, write_whole
 
 __all__ = [
     "FoldersOfJobs",
@@ -41,6 +42,7 @@ __all__ = [
     "join_folder",
     "make_folder",
     "mark_replaced",
+    "missing_ranks",
     "name_of_folders",
     "note_folders",
     "noted",
@@ -48,10 +50,12 @@ __all__ = [
     "notes_about",
     "remove_folder",
     "stem_of",
+    "tidy_note",
 ]
 
 _MOST_NOTES = 1 << 20
 _PATIENCE, _NAP = 200, 0.005
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def stem_of(path: str) -> str:
@@ -70,7 +74,7 @@ def name_of_folders(prefix: str, path: str) -> str:
     Examples
     --------
     >>> name_of_folders("pncbb-", "/data/out.nc")
-    'pncbb-out.nc-8b3ae5b6a7f0cb29-'
+    'pncbb-out.nc-4b9764767a4cd8f8-'
     """
     import hashlib  # with OpenSSL's library it takes long to load, and plain files have no folder
 
@@ -215,15 +219,21 @@ def folders_named(system: System, parent: str, begin: str) -> list[str]:
 
 
 def empty_folder(system: System, folder: str, first: str) -> None:
-    """Remove the files of a folder, those with a suffix first: without them nothing else in it counts."""
-    for name in sorted(system.listdir(folder), key=lambda name: not name.endswith(first)):
-        system.unlink(os.path.join(folder, name))
+    """Remove the files of a folder, those with a suffix first: without them nothing else in it counts.
+
+    Other processes may do the same at this time.
+    """
+    with suppress(FileNotFoundError):
+        for name in sorted(system.listdir(folder), key=lambda name: not name.endswith(first)):
+            with suppress(FileNotFoundError):
+                system.unlink(os.path.join(folder, name))
 
 
 def remove_folder(system: System, folder: str, first: str) -> None:
     """Remove a folder and its files; see `empty_folder`."""
     empty_folder(system, folder, first)
-    system.rmdir(folder)
+    with suppress(FileNotFoundError):
+        system.rmdir(folder)
 
 
 # ---------------------------------------------------------------------------------- the note beside the file
@@ -335,8 +345,13 @@ def _change_note(system: System, note: str, change: Callable[[list[str]], list[s
         fd = _lock_note(system, note)
         before = _read_note(system, note)
         after = change(before)
-        if after != before:
-            _write_note(system, note, after, durable=durable)
+        if after != before or (fd >= 0 and not after):
+            try:
+                _write_note(system, note, after, durable=durable)
+            except OSError as error:
+                if error.errno not in _READ_ONLY or len(after) >= len(before):
+                    raise
+                _blank_note(system, note, after)
     finally:
         if fd >= 0:
             system.close(fd)
@@ -381,6 +396,37 @@ def _write_note(system: System, note: str, folders: list[str], *, durable: bool)
         with suppress(OSError):
             system.unlink(made)
         raise
+
+
+def _blank_note(system: System, note: str, folders: list[str]) -> None:
+    """Take lines out of a note whose folder has become read-only: what would go on naming them would be believed."""
+    fd = system.open(note, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        text = "".join(f"{folder}\n" for folder in folders).encode()
+        # in one write, and a line with zeros is none
+        write_all(system, fd, memoryview(text.ljust(system.fstat(fd).st_size, b"\0")), 0)
+    finally:
+        system.close(fd)
+
+
+def tidy_note(system: System, note: str) -> None:
+    """Remove a note that names nothing, if there is one and it can be removed."""
+    with suppress(OSError):
+        _change_note(system, note, lambda there: there, durable=False)
+
+
+def missing_ranks(ranks: int, there: Iterable[int]) -> tuple[int, str]:
+    """Return the first rank of a job whose files are not there, and the first ones as text; -1 if all are there.
+
+    Examples
+    --------
+    >>> missing_ranks(4, [1]), missing_ranks(1 << 40, [0])[1], missing_ranks(1, [0])
+    ((0, '0, 2, 3'), '1, 2, 3, 4, 5, 6, 7, 8, ...', (-1, ''))
+    """
+    known = set(there)
+    # One more than are shown: the number of ranks may be wrong, and then is large.
+    missing = list(islice((rank for rank in range(ranks) if rank not in known), 9))
+    return next(iter(missing), -1), ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
 
 
 def mark_replaced(system: System, folder: str) -> None:

@@ -10,6 +10,13 @@ Rules
 3. The file's random id goes into each CRC, so that a record that an earlier use of the file left behind is never valid.
 4. A format may have a slot behind the header, which the writer changes in place; no CRC covers it, and what it says is
    believed only as far as something else agrees. The version of a file tells how large it is.
+5. Many small pieces are compared with their CRCs at once (`first_wrong`). The CRC of adjacent pieces together follows
+   from those of the pieces: each is moved over the bytes behind its piece, a linear operation (zlib's
+   ``crc32_combine``), and all are added. So one pass of zlib over some KiB checks all pieces in them. A single wrong
+   piece is always found, as its own CRC would find it. Several of one block whose errors cancel out pass with a
+   probability of 2^-32, which is that of one wrong piece whose CRC is right by chance.
+6. Ranks of a node may share a file in blocks (`Share`), as those of the C library of PnetCDF do
+   (``nc_burst_buf_shared_logs``).
 """
 
 from __future__ import annotations
@@ -17,6 +24,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -30,6 +38,7 @@ __all__ = [
     "CRC",
     "RECORD_BODY",
     "RECORD_BYTES",
+    "SHARED_BLOCK",
     "SLOT_BYTES",
     "Bytes",
     "ReadData",
@@ -37,11 +46,14 @@ __all__ = [
     "RecordHeader",
     "RecordLog",
     "RecordWriter",
+    "Share",
     "crc_of_range",
     "decode_header",
     "decode_records",
     "encode_header",
     "encode_record",
+    "first_wrong",
+    "shared_pieces",
 ]
 
 Bytes = bytes | bytearray | memoryview
@@ -399,3 +411,137 @@ def crc_of_range(read: ReadData, begin: int, end: int, crc: int = 0) -> int | No
             return None
         crc, begin = crc32(piece, crc), begin + len(piece)
     return crc
+
+
+# ------------------------------------------------------------------------------------ bytes of ranks that share a file
+
+
+SHARED_BLOCK = 8 << 20
+"""Bytes of a block in a file that several ranks of a node share."""
+
+
+def shared_pieces(
+    channel: int, channels: int, offset: int, nbytes: int, *, block: int = SHARED_BLOCK
+) -> list[tuple[int, int]]:
+    """Return where bytes of one rank's log stand in the file that it shares.
+
+    Parameters
+    ----------
+    channel, channels : int, the rank among those that share, and how many these are.
+    offset, nbytes : int, bytes of the rank's own log.
+    block : int, bytes of a block: block i of channel c of n is block ``i * n + c`` of the file.
+
+    Returns
+    -------
+    list of (offset, nbytes)
+
+    Examples
+    --------
+    >>> shared_pieces(1, 2, 24, 16, block=32)
+    [(56, 8), (96, 8)]
+    """
+    pieces, end = [], offset + nbytes
+    while offset < end:
+        number, inside = divmod(offset, block)
+        length = min(block - inside, end - offset)
+        pieces.append(((number * channels + channel) * block + inside, length))
+        offset += length
+    return pieces
+
+
+class Share(NamedTuple):
+    """A file that the ranks of a node share: block i of rank c of n is block ``i * n + c`` of the file.
+
+    channel, channels : int, c and n.
+    """
+
+    channel: int
+    channels: int
+
+    def pieces(self, offset: int, nbytes: int) -> list[tuple[int, int]]:
+        """Return where a rank's own bytes stand in the file."""
+        return shared_pieces(self.channel, self.channels, offset, nbytes)
+
+    def size_of(self, physical: int) -> int:
+        """Return the number of bytes that a rank may have in a file of so many bytes."""
+        rounds, rest = divmod(physical, self.channels * SHARED_BLOCK)
+        return rounds * SHARED_BLOCK + min(max(rest - self.channel * SHARED_BLOCK, 0), SHARED_BLOCK)
+
+    def part_of(self, whole: bytes | memoryview) -> bytes:
+        """Return a rank's own bytes of a whole file."""
+        return b"".join(whole[at : at + n] for at, n in self.pieces(0, self.size_of(len(whole))))
+
+    def cuts(self, offset: int, end: int) -> bool:
+        """Return whether bytes of one post lie in two blocks."""
+        return offset // SHARED_BLOCK != (end - 1) // SHARED_BLOCK
+
+
+# --------------------------------------------------------------------------------------------------- many CRCs at once
+
+
+CRCs = npt.NDArray[np.uint32]
+Int64 = npt.NDArray[np.int64]
+
+BLOCK = 4 << 10
+"""Bytes of pieces compared at once: a call of zlib then costs little, and a CRC is moved by 12 bits at most."""
+
+
+def first_wrong(data: memoryview, bounds: Int64, crcs: CRCs) -> int:
+    """Return the first piece that has not the CRC that it should have; their number if all are right.
+
+    Parameters
+    ----------
+    data : memoryview of bytes
+    bounds : int64[n + 1], increasing: piece i is ``data[bounds[i] : bounds[i + 1]]``.
+    crcs : uint32[n], of the pieces, as zlib has them.
+
+    Examples
+    --------
+    >>> pieces = [b"ab", b"", b"cde", b"f"]
+    >>> bounds = np.array([0, 2, 2, 5, 6])
+    >>> crcs = np.array([crc32(piece) for piece in pieces], np.uint32)
+    >>> first_wrong(memoryview(b"abcdef"), bounds, crcs), first_wrong(memoryview(b"abcdeF"), bounds, crcs)
+    (4, 3)
+    """
+    if not len(crcs):
+        return 0
+    begin, end = bounds[:-1], bounds[1:]
+    large = end - begin > BLOCK
+    opens = np.diff(begin // BLOCK, prepend=-1) > 0
+    opens |= large
+    opens[1:] |= large[:-1]
+    firsts = np.flatnonzero(opens)
+    lasts = np.append(firsts[1:], len(crcs))
+    behind = np.repeat(end[lasts - 1], lasts - firsts) - end
+    sums = np.bitwise_xor.reduceat(_moved(crcs, behind), firsts).tolist()
+    blocks = zip(firsts.tolist(), begin[firsts].tolist(), end[lasts - 1].tolist(), sums, strict=True)
+    for first, low, high, wanted in blocks:
+        if crc32(data[low:high]) != wanted:
+            pieces = zip(bounds[first:-1].tolist(), bounds[first + 1 :].tolist(), crcs[first:].tolist(), strict=True)
+            return first + next(i for i, (a, b, crc) in enumerate(pieces) if crc32(data[a:b]) != crc)
+    return len(crcs)
+
+
+def _moved(crcs: CRCs, behind: Int64) -> CRCs:
+    """Return what each CRC adds to that of bytes which go on for `behind` bytes after its piece."""
+    found = crcs.copy()
+    for bit in range(int(behind.max()).bit_length()):
+        some = np.flatnonzero(behind >> bit & 1)
+        of = found[some].view(np.uint8).reshape(-1, 4)
+        first, second, third, fourth = _over_zeros(bit)
+        found[some] = first[of[:, 0]] ^ second[of[:, 1]] ^ third[of[:, 2]] ^ fourth[of[:, 3]]
+    return found
+
+
+@cache
+def _over_zeros(bit: int) -> CRCs:
+    """Return uint32[4, 256]: what each byte of a CRC, in this machine's order, becomes when ``2**bit`` bytes follow."""
+    zeros = bytes(1 << bit)
+    none = crc32(zeros)
+    tables = np.zeros((4, 256), np.uint32)
+    of_bytes = np.array([1], "u4").view(np.uint8)
+    order = range(4) if of_bytes[0] else range(3, -1, -1)
+    for place, table in zip(order, tables, strict=True):
+        for k in range(8):
+            table[1 << k : 2 << k] = table[: 1 << k] ^ np.uint32(crc32(zeros, 1 << (8 * place + k)) ^ none)
+    return tables

@@ -15,8 +15,7 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from pnc_vol.append_log.records import SLOT_BYTES
-from pnc_vol.append_log.shared_blocks import Share
+from pnc_vol.append_log.records import SLOT_BYTES, Share
 from pnc_vol.errors import FULL
 from pnc_vol.system import PAGE, System, is_open
 from pnc_vol.system.full_io import reserve, write_all

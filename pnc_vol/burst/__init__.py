@@ -5,16 +5,15 @@
 `recent_posts`       small posts that wait in the slot of the commit log until they go to the two logs
 `entries`            many entries as columns; which of them are valid
 `decoding`           from the bytes of a log to a `Log`, whichever program wrote it
-`commit_log`         commit records beside the two logs: what is whole, cancelled, or in the file already
+`commit_log`         commit records beside the two logs: what is whole, cancelled, or in the file already;
+                     whether the files are as they were written
 `definitions`        the lines that define datasets in a log, so that a replay needs no header
 -------------------  -----------------------------------------------------------------------------
 `files`              the four files of one rank's log
 `folders`            where the folders of a job's logs are
-`logged_variables`   how the values and entries of one dataset are written
-`definition_writer`  which datasets a log has defined, and under which header
+`definition_writer`  which datasets a log has defined, and under which header; how values and entries of one are written
 `batch`              parts of a data log as batches of a flush
 `store`              the log as a queue store: posting, cancelling, beginning anew
-`integrity`          whether the files of a log that is being written are as they were written
 `beginning`          a new log is begun: its folder, which ranks agree on, and the store in it
 -------------------  -----------------------------------------------------------------------------
 `leftovers`          finds the logs of killed jobs when a file is opened; replays, removes or reports them

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 
 from pnc_vol.append_log.private_folders import forget_folder, note_folders, stem_of
-from pnc_vol.append_log.shared_blocks import Share
+from pnc_vol.append_log.records import Share
 from pnc_vol.burst.definition_writer import LoggedFile
 from pnc_vol.burst.folders import folder_for, join_log_folder, note_of, parent_of
 from pnc_vol.burst.store import LogStore

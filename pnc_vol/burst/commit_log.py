@@ -1,18 +1,23 @@
 """Commit records beside the two logs mark which bytes of the logs are complete, cancelled, or already in the file.
 
-Knows: the records of the commit log, which entry is whose. Does not know: entries, values, files, when a record is due.
+Knows: the records of the commit log, which entry is whose. Does not know: entries, files, when a record is due.
 
 Rules
 -----
 1. The bytes are those of `append_log.records`.
 2. A commit covers the bytes of both logs between the previous commit and itself: a group of entries.
 3. The entries behind the last commit are the open group. The slot of the file has the CRCs of their bytes, in one word
-   that is stored when an entry and its values are there; so a kill loses none of them (`recovery.open_group`). A group
+   that is stored when an entry and its values are there; so a kill loses none of them (`recovery.scan`). A group
    is closed by its commit before any other record, at a flush, and when it is large. The slot tells nothing of an
    entry that is a group alone: a power failure may bring the slot to the disk, and not the entry. A count of entries
    would cost less than CRCs, and would be believed when a crash of the node has lost some of them; CRCs of the values
    alone would let them be replayed to wrong places.
 4. A group of small posts is in the slot itself (`recent_posts`), and goes to the logs before its commit is written.
+5. Before each flush the files are compared with what was written to them (`find_damage`): no file may be shorter, and
+   no record missing. Of the values, so many groups of posts are read back and compared with their CRC as make up 4 MiB,
+   at most 4096 of them, spread over the log: all of a small log, a spot check of a large one. A log that was cut, and
+   grew again, holds zeros over a range, which this check finds; a single changed byte in a large log is found by a
+   replay, which compares everything. To compare all here as well would read a large log twice from its device.
 
 States of the open group; `slot[1]` is the request of its first entry, and 0 if there is no group.
 
@@ -33,7 +38,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
@@ -42,9 +47,10 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.append_log.records import RECORD_BYTES, SLOT_BYTES, RecordFormat, RecordWriter
+from pnc_vol.append_log.records import RECORD_BYTES, SLOT_BYTES, RecordFormat, RecordWriter, decode_header, first_wrong
 from pnc_vol.burst.encoding import FIRST_DATA
 from pnc_vol.burst.recent_posts import POSTS_BYTES, RecentPosts, SplitPosts
+from pnc_vol.errors import LogError, PncVolError
 from pnc_vol.extents.model import Int64
 
 __all__ = [
@@ -87,6 +93,9 @@ values are added without carry."""
 
 IN_LOGS, IN_SLOT = 0, 1
 
+_MOST_BYTES, _MOST_POSTS = 4 << 20, 4096
+"""Of values that are read back before a flush."""
+
 _SIZE = Struct("=q")
 
 
@@ -119,6 +128,10 @@ class _WritableLog(Protocol):
 
     @property
     def commit(self) -> _Tail: ...
+
+    def path(self, suffix: str) -> str: ...
+
+    def sizes(self) -> Iterator[tuple[str, int, int]]: ...
 
     def read(self, suffix: str, target: npt.NDArray[np.uint8], offset: int) -> None: ...
 
@@ -417,3 +430,53 @@ class CommitLog(RecordWriter):
         requests, ends = array("q"), array("q")
         self.sequence, self.requests, self._ends, self.group.committed = 0, requests, ends, 0
         self.drop_group()
+
+    def find_damage(self) -> str:
+        """Return the reason why the log cannot be flushed; "" if its files have the bytes that were written (rule 5).
+
+        Raises
+        ------
+        OSError
+            A file cannot be read.
+        """
+        files, begin = self._files, self.begin
+        for path, written, there in files.sizes():
+            if there < written:
+                return f"{path} has {there} bytes, and {written} were written to it"
+        # Behind the look at the sizes: it makes the file of records longer.
+        self.close_group_if_possible()
+        count = (files.commit.end - begin) // RECORD_BYTES
+        raw = np.empty(begin + count * RECORD_BYTES, np.uint8)
+        try:
+            files.read(".commit", raw, 0)
+            decode_header(COMMIT_LOG, raw.data)
+            records = raw[begin:].view(COMMIT_LOG.dtype)
+            if (records["sequence"] != np.arange(1, count + 1, dtype=np.uint64)).any():
+                return f"the records in {files.path('.commit')} are not those that were written"
+            groups = records[records["kind"] == COMMIT]
+            end = groups["data_end"].astype(np.int64)
+            start = np.concatenate(([FIRST_DATA], end[:-1]))
+            some = _some(end - start)
+            if len(some) == len(groups) and some:
+                # A small log is read whole: one pass of CRCs over the buffer is faster than one read for each post.
+                values = np.empty(int(end[-1]) - FIRST_DATA, np.uint8)
+                files.read(".data", values, FIRST_DATA)
+                wrong = first_wrong(values.data, np.append(FIRST_DATA, end) - FIRST_DATA, groups["data_crc"])
+                some = [wrong] if wrong < len(groups) else []
+            for i in some:
+                values = np.empty(int(end[i] - start[i]), np.uint8)
+                files.read(".data", values, int(start[i]))
+                if crc32(values.data) != int(groups["data_crc"][i]):
+                    return f"bytes {start[i]} to {end[i]} of {files.path('.data')} are not those that were written"
+        except LogError as error:
+            return f"{files.path('.commit')}: {error}"
+        except PncVolError as error:
+            return str(error)
+        return ""
+
+
+def _some(nbytes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
+    """Return the indices of the posts that are read back."""
+    step = max(1, -(-int(nbytes.sum()) // _MOST_BYTES), -(-len(nbytes) // _MOST_POSTS))
+    found = np.arange(len(nbytes))[::-step]
+    return [int(i) for i in found[nbytes[found] <= _MOST_BYTES]]

@@ -24,8 +24,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from pnc_vol.append_log.records import Bytes
-from pnc_vol.append_log.shared_blocks import SHARED_BLOCK
+from pnc_vol.append_log.records import SHARED_BLOCK, Bytes
 from pnc_vol.burst.encoding import LogHeader
 from pnc_vol.burst.entries import NEW, OLD, OLDEST, Entries, Fault, Form, follow
 from pnc_vol.errors import LogError

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.append_log.records import SLOT_BYTES
-from pnc_vol.append_log.shared_blocks import Share
+from pnc_vol.append_log.records import SLOT_BYTES, Share
 from pnc_vol.append_log.tail import LARGE, Tail, create_private, lock_of_writer
 from pnc_vol.burst.encoding import MAX_NDIMS_AT
 from pnc_vol.errors import PncVolError

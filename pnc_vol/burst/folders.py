@@ -149,4 +149,6 @@ def remove_logs(system: System, path: str, folder: str) -> None:
     empty_folder(system, folder, ".meta")
     for note in notes_about(system, path, LOGS_NOTED):
         forget_folder(system, note, folder)
-    system.rmdir(folder)
+    with suppress(FileNotFoundError):
+        # another process has removed it, as `empty_folder` says
+        system.rmdir(folder)

@@ -14,8 +14,8 @@ Rules
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pnc_vol.errors import LogRefusedError
@@ -118,7 +118,8 @@ class LogRecovery:
             parent = log_folders.parent_of(real, options)
             if options.burst_buf_dirname or is_folder(system, parent):
                 # Checked before the file is touched: a file that cannot have its log must not replace an existing one.
-                system.rmdir(log_folders.folder_for(system, real, parent))
+                with suppress(FileNotFoundError):  # another opening may take it for one that a kill left, see `_tidy`
+                    system.rmdir(log_folders.folder_for(system, real, parent))
         if not (options.burst_buf or options.recover or unnamed or exists(system, neighbour(real, LOGS_NOTED))):
             return
         if writable:
@@ -198,11 +199,15 @@ def _tidy(path: str, options: Options) -> None:
     notes = private_folders.notes_about(system, path, LOGS_NOTED)
     noted = {folder for note in notes for folder in private_folders.noted_folders(system, note)}
     for folder in _found(path, options).gone:
-        if folder in noted and not sources.holds_posts(system, folder):
-            with suppress(OSError):
-                log_folders.remove_logs(system, path, folder)
+        # Another process may remove it at this time.
+        with suppress(FileNotFoundError):
+            if folder in noted and not sources.holds_posts(system, folder):
+                with suppress(OSError):
+                    log_folders.remove_logs(system, path, folder)
         with suppress(OSError):
             system.rmdir(folder)
+    for note in notes:
+        private_folders.tidy_note(system, note)
 
 
 def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayReport:
@@ -217,8 +222,9 @@ def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayRepor
     plain = options._replace(burst_buf=False, recover=False, driver="")
     any_file = options.recover == "any-file"
     # All jobs are replayed together: a later job knows a header that an earlier, killed one never had.
-    metas = sources.metas_of(system, folders)
-    report = replay.replay_into(path, metas, options=plain, any_file=any_file)
+    with _removed_by_others(system, path, folders):
+        metas = sources.metas_of(system, folders)
+        report = replay.replay_into(path, metas, options=plain, any_file=any_file)
     _forget(system, path, folders, metas)
     text = "%s: logs of a killed job were replayed: %d requests from %d logs"
     tell(RECOVERY, INFO, text, path, report.replayed, report.logs)
@@ -254,16 +260,31 @@ def replay_logs(
         if names is None:
             _tidy(real, options)
             left.extend(_left(real, options, closed, any_file=any_file))
-            return sources.metas_of(system, left)
+            with _removed_by_others(system, real, left):
+                return sources.metas_of(system, left)
         return sources.named_logs(system, list(names), real) if names else []
 
     found = on_root(comm, "replay find", find)
-    report = replay.replay_into(path, found, options=options, comm=comm, any_file=any_file, **how)
+    with _removed_by_others(system, real, left):
+        report = replay.replay_into(path, found, options=options, comm=comm, any_file=any_file, **how)
     report.closed += closed
     if comm.rank == 0:
         # what is not here of a job that is replayed in part is not in the file
         _forget(system, real, left, [] if how.get("partial") else found)
     return report
+
+
+@contextmanager
+def _removed_by_others(system: System, path: str, folders: Sequence[str]) -> Iterator[None]:
+    """Say that another recovery was quicker, where a file of one of the folders is missing in the block."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        missing = os.fsdecode(error.filename or "")
+        gone = [folder for folder in folders if missing.startswith(folder) or not exists(system, folder)]
+        if not gone:
+            raise
+        raise _in_use(path, gone) from error
 
 
 def _forget(system: System, path: str, folders: Sequence[str], metas: Sequence[str]) -> None:

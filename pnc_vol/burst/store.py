@@ -29,17 +29,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.append_log.private_folders import forget_folder
-from pnc_vol.append_log.records import SLOT_BYTES
-from pnc_vol.append_log.shared_blocks import Share
+from pnc_vol.append_log.records import SLOT_BYTES, Share
 from pnc_vol.burst.batch import LogBatch, log_batches
 from pnc_vol.burst.commit_log import GROUP, GROUP_BYTES, CommitLog, GroupState
-from pnc_vol.burst.definition_writer import DefinitionWriter, LoggedFile
+from pnc_vol.burst.definition_writer import DefinitionWriter, LoggedFile, LoggedVariable
 from pnc_vol.burst.definitions import encode_work
 from pnc_vol.burst.encoding import DATA_MAGIC, LEAST_ENTRY, LogHeader, encode_header
 from pnc_vol.burst.files import SMALL, LogFiles
 from pnc_vol.burst.folders import note_of
-from pnc_vol.burst.integrity import find_damage
-from pnc_vol.burst.logged_variables import LoggedVariable
 from pnc_vol.burst.recent_posts import LEAST_POST, MOST_POST, MOST_VALUES, POSTS_BYTES, SplitPosts
 from pnc_vol.errors import FULL, LogError
 from pnc_vol.extents.model import Int64, Runs, Selection
@@ -310,7 +307,7 @@ class LogStore(Store):
 
     def _check_whole(self, *, active: bool) -> None:
         if not self.broken and self.commits.holds:
-            self.broken = find_damage(self.files, self.commits)
+            self.broken = self.commits.find_damage()
             if self.broken:
                 self.usable = False
                 self.files.make_safe()

@@ -20,12 +20,32 @@ record         meaning
 ``begin``      the first record of a log that was begun anew: its tables are in the file of this number, `nbytes`
 =============  ====================================================================================================
 
+What a reader concludes from a record. *Missing* is what the global file may lack, by epoch; *held* is what follows the
+data of an epoch, oldest first. A log that is empty, or holds zeros alone, was ended: nothing is missing or held.
+
+=============  ====================================================  ===============================================
+record         missing                                               held
+=============  ====================================================  ===============================================
+``write``      its extents are added to its epoch, and stay in       what has a byte of them goes: it is older
+               older ones that they are missing in
+``through``    its extents go from all epochs                        what has a byte of them goes
+``cut``        what lies behind `nbytes` goes                        each is cut to `nbytes`
+``header``     (no change)                                           it is added
+``grow``       (no change)                                           it is added
+``synced``     epochs up to this one go                              (no change)
+``released``   (no change)                                           what is of epochs up to this one goes
+``epoch``      the epoch may be carried, with all before it          the same
+=============  ====================================================  ===============================================
+
 Rules
 -----
 1. A ``write`` is recorded before the cache file is changed: bytes that the log does not tell of are as they were.
 2. A record that cannot be written whole is not written, and is an error.
 3. The checksum is a sum of 64-bit words, modulo 2^64, in place of a CRC, which takes half as long as the write itself.
    It finds every cut and every flipped bit, and not two words that changed places. Each record has a CRC.
+4. The valid prefix of the records counts; a kill tears at most the end.
+5. What is held is cut with the file. What was written over was in the global file by then: else it would be held, too.
+6. A write can be checked as long as no later one changed a byte of it. The rest is counted, not checked.
 """
 
 from __future__ import annotations
@@ -40,16 +60,19 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.append_log.records import RecordFormat, RecordWriter
+from pnc_vol.append_log.records import RecordFormat, RecordHeader, RecordWriter, decode_records
 from pnc_vol.append_log.tail import Tail, create_private, lock_of_writer
+from pnc_vol.cache.queues import PendingHeader
 from pnc_vol.drivers.vectored_io import copy_pieces
+from pnc_vol.errors import LogError
+from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, before
 from pnc_vol.system import System, is_open
 from pnc_vol.system.full_io import read_whole
 
 __all__ = [
-    "BEGIN", "CUT", "EPOCH", "FORMAT", "GROW", "HEADER", "KINDS", "RELEASED", "SUFFIX", "SYNCED", "TABLES", "THROUGH",
-    "WRITE", "ExtentLog", "Subject", "checksum", "gathered", "read_log",
+    "BEGIN", "CUT", "ENDED", "EPOCH", "FORMAT", "GROW", "HEADER", "KINDS", "RELEASED", "SUFFIX", "SYNCED", "TABLES",
+    "THROUGH", "WRITE", "CacheLog", "ExtentLog", "Subject", "Written", "checksum", "gathered", "read_cache_log",
 ]  # fmt: skip
 
 SUFFIX, TABLES = ".extents", (".tables", ".tables1")
@@ -97,24 +120,6 @@ def checksum(data: npt.NDArray[np.uint8]) -> int:
     words = data[:whole].view("<u8")
     rest = int.from_bytes(data[whole:].tobytes(), "little")
     return (int(np.add.reduce(words, dtype=np.uint64)) + rest) % (1 << 64)
-
-
-def read_log(system: System, stem: str) -> tuple[bytes, Callable[[int], bytes]]:
-    """Return the records of a log, and what reads its tables.
-
-    Raises
-    ------
-    OSError
-    """
-
-    def tables_of(number: int) -> bytes:
-        try:
-            return read_whole(system, stem + TABLES[number % len(TABLES)], flags=os.O_NOFOLLOW)
-        except FileNotFoundError:
-            # a power failure may leave an empty file as well as none: what the records need of it decides
-            return b""
-
-    return read_whole(system, stem + SUFFIX, flags=os.O_NOFOLLOW), tables_of
 
 
 class _LogPair:
@@ -328,3 +333,174 @@ def gathered(extents: Extents, memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.
     packed = np.empty(extents.nbytes, np.uint8)
     copy_pieces(packed, before(length), memory, place, length)
     return packed
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+class Written(NamedTuple):
+    """One record of a write.
+
+    epoch : int
+    extents : Extents, in the order of the checksum.
+    checksum : int, of their bytes.
+    """
+
+    epoch: int
+    extents: Extents
+    checksum: int
+
+
+class CacheLog(NamedTuple):
+    """A decoded log.
+
+    header : RecordHeader or None, None for a log that was ended: all that it told of is in the global file.
+    ended, released : int, the last epoch that ended, and the last one whose header is in the global file.
+    missing : dict of int to Ranges, by epoch: what the global file may lack.
+    writes : list of Written, those that can be checked.
+    unchecked : int, bytes of `missing` that cannot.
+    held : list of PendingHeader, oldest first, not known to be in the global file.
+    torn_bytes : int
+    damage : str, what no kill explains; "" if nothing.
+    head : bytes[48], the beginning of its header, which no other log in the same file has; b"" if the log was ended.
+    end : int, where its valid records end in the file.
+    """
+
+    header: RecordHeader | None
+    ended: int
+    released: int
+    missing: dict[int, Ranges]
+    writes: list[Written]
+    unchecked: int
+    held: list[PendingHeader]
+    torn_bytes: int
+    damage: str
+    head: bytes = b""
+    end: int = 0
+
+
+LOG_ID = 48
+"""Bytes of the header of a log that tell one log from the next in the same file."""
+_MOST = 1 << 62
+"""Bytes that no file has, and epochs that no job has."""
+ENDED = CacheLog(None, _MOST, 0, {}, [], 0, [], 0, "")
+"""A log that tells of nothing any more."""
+
+
+def read_cache_log(system: System, stem: str) -> CacheLog:
+    """Return what a log says.
+
+    Parameters
+    ----------
+    stem : str, path of its files without their suffixes.
+
+    Raises
+    ------
+    LogError
+        The header is wrong.
+    OSError
+        It cannot be read.
+    """
+    records = read_whole(system, stem + SUFFIX, flags=os.O_NOFOLLOW)
+    if not any(records):
+        return ENDED
+    found = decode_records(FORMAT, records)
+    first, tables = found.records[:1], b""
+    number = int(first["nbytes"][0]) if first["kind"].tolist() == [BEGIN] else 0
+    with suppress(FileNotFoundError):
+        # a power failure may leave an empty file as well as none: what the records need of it decides
+        tables = read_whole(system, stem + TABLES[number % len(TABLES)], flags=os.O_NOFOLLOW)
+    state = _State(tables)
+    damage = "valid records follow one that is not" if found.later else ""
+    for record in found.records:
+        try:
+            state.take(record)
+        except LogError as error:
+            damage = damage or str(error)
+            break
+    checked = [one for one in state.writes if one.epoch in state.missing]
+    total = EMPTY
+    for one in checked:
+        total = total.plus(ranges_of(one.extents.offset, one.extents.length))
+    unchecked = sum(ranges.minus(total).nbytes for ranges in state.missing.values())
+    return CacheLog(
+        found.header,
+        state.ended,
+        state.released,
+        state.missing,
+        checked,
+        unchecked,
+        state.held,
+        found.torn_bytes,
+        damage,
+        records[:LOG_ID],
+        found.end,
+    )
+
+
+class _State:
+    """What is known after some records."""
+
+    def __init__(self, tables: bytes) -> None:
+        self._tables, self._end = tables, 0
+        self.ended = self.released = 0
+        self.missing: dict[int, Ranges] = {}
+        self.writes: list[Written] = []
+        self.held: list[PendingHeader] = []
+
+    def take(self, record: np.void) -> None:
+        """Go on with the next record."""
+        kind, epoch, nbytes = (int(record[name]) for name in ("kind", "epoch", "nbytes"))
+        if max(epoch, nbytes) > _MOST:
+            raise LogError(f"record {int(record['sequence'])} has a number that no file has", field="nbytes")
+        extents, data = self._table(record)
+        ranges = ranges_of(extents.offset, extents.length)
+        if kind in (WRITE, THROUGH):
+            self.held = [one for one in self.held if not one.covers(ranges)]
+        if kind == WRITE:
+            # What an earlier epoch wants of these bytes it wants still, whether this epoch ends or not.
+            self._forget(lambda old: old, ranges)
+            self.missing[epoch] = self.missing.get(epoch, EMPTY).plus(ranges)
+            self.writes.append(Written(epoch, extents, int(record["checksum"])))
+        elif kind == THROUGH:
+            self._forget(lambda old: old.minus(ranges), ranges)
+        elif kind == CUT:
+            self._forget(lambda old: old.below(nbytes), Ranges(np.array([nbytes]), np.array([_MOST])))
+            self.held = [one.below(nbytes) for one in self.held]
+        elif kind == HEADER:
+            if data.nbytes != extents.nbytes:
+                raise LogError("the bytes of a held header are not there", field="count")
+            if checksum(data) != int(record["checksum"]):
+                raise LogError("the bytes of a held header have a wrong checksum", field="checksum")
+            self.held.append(PendingHeader(epoch, extents, data))
+        elif kind == GROW:
+            if data.nbytes or extents.nbytes:
+                raise LogError("a record of a length has bytes besides", field="count")
+            self.held.append(PendingHeader(epoch, extents, data, nbytes))
+        elif kind == EPOCH:
+            self.ended = max(self.ended, epoch)
+        elif kind == SYNCED:
+            self.missing = {of: left for of, left in self.missing.items() if of > epoch}
+            self.writes = [one for one in self.writes if one.epoch > epoch]
+        elif kind == RELEASED:
+            self.released = max(self.released, epoch)
+            self.held = [one for one in self.held if one.epoch > epoch]
+
+    def _table(self, record: np.void) -> tuple[Extents, npt.NDArray[np.uint8]]:
+        begin, self._end = self._end, int(record["table_end"])
+        count = int(record["count"])
+        table = self._tables[begin : self._end]
+        if len(table) != self._end - begin or len(table) < 16 * count or (table and not count):
+            raise LogError(f"the table of record {int(record['sequence'])} is cut off", field="table_end")
+        if count and crc32(table) != int(record["table_crc"]):
+            raise LogError(f"the table of record {int(record['sequence'])} has a wrong CRC", field="table_crc")
+        columns = np.frombuffer(table, "<i8", 2 * count).reshape(2, count).astype(np.int64)
+        if columns.size and (int(columns.min()) < 0 or int((columns[0] + columns[1]).max()) < 0):
+            raise LogError(f"record {int(record['sequence'])} has extents that no file has", field="offset")
+        return Extents(columns[0], columns[1], before(columns[1])), np.frombuffer(table, np.uint8)[16 * count :]
+
+    def _forget(self, what: Callable[[Ranges], Ranges], changed: Ranges) -> None:
+        """Leave a part of what is missing; writes that `changed` touches cannot be checked any more."""
+        left = {epoch: what(ranges) for epoch, ranges in self.missing.items()}
+        self.missing = {epoch: ranges for epoch, ranges in left.items() if ranges.start.size}
+        self.writes = [one for one in self.writes if not ranges_of(*one.extents[:2]).touches(changed)]

@@ -22,7 +22,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -36,16 +35,16 @@ from pnc_vol.append_log.private_folders import (
     host_and_folder,
     is_replaced,
     mark_replaced,
+    missing_ranks,
     name_of_folders,
     noted,
     noted_folders,
     notes_about,
     remove_folder,
 )
-from pnc_vol.cache.cache_file import DATA, read_cached
-from pnc_vol.cache.cache_log import CacheLog, Written, decode_cache_log
-from pnc_vol.cache.extent_log import SUFFIX, checksum, read_log
-from pnc_vol.cache.job_caches import PREFIX
+from pnc_vol.cache.extent_log import SUFFIX, CacheLog, Written, checksum, read_cache_log
+from pnc_vol.cache.files import DATA, read_cached
+from pnc_vol.cache.local_store import PREFIX
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents
@@ -226,7 +225,7 @@ def caches_in(system: System, folder: str) -> list[Cache]:
         if name.endswith(SUFFIX):
             stem = os.path.join(folder, name[: -len(SUFFIX)])
             try:
-                found.append(Cache(system, stem, decode_cache_log(*read_log(system, stem))))
+                found.append(Cache(system, stem, read_cache_log(system, stem)))
             except LogError as error:
                 raise LogError(f"{stem}{SUFFIX}: {error}", field="log") from error
     return sorted(found, key=lambda cache: (len(os.path.basename(cache.stem)), cache.stem))
@@ -263,26 +262,24 @@ def refuse(system: System, path: str, caches: Sequence[Cache], *, salvage: bool,
         )
     header = holding[0].log.header
     assert header is not None
-    missing = _missing_ranks(caches)
-    if missing and not partial:
-        named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+    missing, named = _missing_ranks(caches)
+    if named and not partial:
         last = min(cache.log.ended for cache in caches)
         raise LogRefusedError(
             f"{os.path.dirname(holding[0].stem)}: of {header.num_ranks} ranks the caches of ranks {named} are not "
             f"there{_elsewhere(system, path, caches)}: what they held up to flush {last} would be lost, and read as "
             "older bytes or zeros. Bring their folders here, or carry the others alone with partial",
             field="rank",
-            value=missing[0],
+            value=missing,
         )
 
 
-def _missing_ranks(caches: Sequence[Cache]) -> list[int]:
-    """Return the first ranks of a job whose caches are not here; the next one, without a log that tells their
-    number."""
+def _missing_ranks(caches: Sequence[Cache]) -> tuple[int, str]:
+    """Return which ranks of a job have no caches here, see `missing_ranks`; the next one, without a log that tells
+    their number."""
     counts = [cache.log.header.num_ranks for cache in caches if cache.log.header is not None]
     there = {int(os.path.basename(cache.stem)) for cache in caches}
-    # As many as a message names, and one: the number of ranks may be wrong, and then is large.
-    return list(islice((rank for rank in range(counts[0]) if rank not in there), 9)) if counts else [len(there)]
+    return missing_ranks(counts[0] if counts else len(there) + 1, there)
 
 
 def _refuse_nameless(system: System, path: str, cache: Cache) -> None:
@@ -366,7 +363,7 @@ def remove_caches(system: System, path: str, folders: Sequence[str], *, carried:
     for folder in folders:
         everywhere = carried
         with suppress(FileNotFoundError):
-            everywhere = carried or not _missing_ranks(caches_in(system, folder))
+            everywhere = carried or not _missing_ranks(caches_in(system, folder))[1]
             empty_logs(system, [folder])
         if forget_noted(system, path, [folder], everywhere=everywhere):
             with suppress(FileNotFoundError):

@@ -27,12 +27,11 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.cache.extent_log import Subject, gathered
-from pnc_vol.cache.global_file import GlobalFile
+from pnc_vol.cache.files import GlobalFile
 from pnc_vol.cache.hints import CacheHints
-from pnc_vol.cache.job_caches import JobCaches
-from pnc_vol.cache.local_store import LocalStore
+from pnc_vol.cache.local_store import JobCaches, LocalStore
 from pnc_vol.cache.locks import RangeLocks
-from pnc_vol.cache.node_peers import NodePeer, NodePeers
+from pnc_vol.cache.overlay import NodePeer, NodePeers
 from pnc_vol.cache.queues import Lost, Pending, PendingHeader
 from pnc_vol.cache.sync_threads import SyncThreads
 from pnc_vol.cache.watch import Watch

@@ -1,6 +1,9 @@
-"""`CacheHints` has the hints of a cache: E10's words and ours, and the options of ``driver="cache(...) | posix"``.
+"""An opening asks for the hints of a cache (`CacheHints`), and for caches that an earlier job left (`CacheRecovery`).
 
-Knows: names, words, defaults. Does not know: files, threads, what is done about a hint.
+Knows: names, words, defaults, when there may be caches. Does not know: threads, what is done about a hint or a cache.
+The module is small, as it is loaded with every opening.
+
+The hints are E10's words and ours, and the options of ``driver="cache(...) | posix"``.
 
 Rules
 -----
@@ -19,7 +22,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, cast
 
-__all__ = ["HINTED", "CacheHints", "cache_hints"]
+from pnc_vol.file.leftovers import Left
+from pnc_vol.settings.options import Options
+from pnc_vol.system import CACHES_NOTED, exists, is_unnamed, neighbour
+
+__all__ = ["HINTED", "CacheHints", "CacheRecovery", "cache_hints"]
 
 Mode = Literal["enable", "disable", "coherent"]
 Carrying = Literal["flush_immediate", "flush_onclose", "flush_none"]
@@ -184,3 +191,22 @@ class _Hinted:
 
 
 HINTED = _Hinted()
+
+
+class CacheRecovery:
+    """See `file.leftovers.Recovery`."""
+
+    @staticmethod
+    def look_after(path: str, real: str, options: Options, *, writable: bool, replaced: bool) -> None:
+        noted = neighbour(real, CACHES_NOTED)
+        if options.hints.get("e10_cache_path") or is_unnamed(real) or exists(options.system, noted):
+            from pnc_vol.cache.recovery import look_after_caches
+
+            look_after_caches(real, options, writable=writable, replaced=replaced)
+
+    @staticmethod
+    def left(real: str, options: Options) -> list[Left]:
+        from pnc_vol.cache.folders import find_caches, sort_folders
+
+        own = sort_folders(options.system, real, find_caches(options.system, real, options).gone).own
+        return [Left(folder, "caches") for folder in own]

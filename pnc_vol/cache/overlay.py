@@ -1,30 +1,150 @@
-"""A read lays what is held on this node over what the global file has.
+"""A read lays what is held on this node, by this rank and by the others, over what the global file has.
 
-Knows: ranges, the cache file, what is held. Does not know: how bytes get to the global file.
+Knows: ranges, the cache files of the node and their logs, what is held. Does not know: how bytes get to the global
+file, the queues and threads of other ranks, MPI.
 
 Rules
 -----
 1. What is held was asked for before the file is read: a byte that is carried meanwhile is read from the cache file,
    which is not emptied while somebody reads.
 2. A hole that the file does not reach yet reads as zeros; what lies behind the end is left as it was.
+3. Of other ranks, what epochs that have ended put into their caches counts, and of that what their logs do not tell to
+   be in the file. Where the files of one of them cannot be read, e.g. in a directory that is mounted for each process,
+   none are seen.
+4. A process gives space back only after it has recorded that the bytes are in the file. So a log that is the same after
+   its cache file was read says that what was read is good; otherwise log and file are read again.
 """
 
 from __future__ import annotations
 
+import os
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from pnc_vol.cache.cache_file import CacheFile
-from pnc_vol.cache.node_peers import NodePeers
+from pnc_vol.append_log.records import RECORD_BYTES
+from pnc_vol.cache.extent_log import ENDED, LOG_ID, SUFFIX, read_cache_log
+from pnc_vol.cache.files import DATA, CacheFile, read_cached
 from pnc_vol.cache.queues import PendingHeader
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.drivers.vectored_io import copy_pieces
-from pnc_vol.errors import NotSyncedError
+from pnc_vol.errors import LogError, NotSyncedError
 from pnc_vol.extents.merge import Ranges, intersect
 from pnc_vol.extents.model import Extents
+from pnc_vol.system import System
+from pnc_vol.system.full_io import read_at
 
-__all__ = ["View", "read_over"]
+__all__ = ["NodePeer", "NodePeers", "View", "read_over"]
+
+_PATIENCE, _NAP = 200, 0.001
+
+
+class NodePeer:
+    """The cache of one other rank.
+
+    Parameters
+    ----------
+    system : System
+    stem : str, path of its files without their suffixes.
+    """
+
+    def __init__(self, system: System, stem: str) -> None:
+        self._system, self._stem, self._log = system, stem, ENDED
+
+    @property
+    def missing(self) -> dict[int, Ranges]:
+        """What the file may lack, by epoch, as of the last look; see `CacheLog`."""
+        return self._log.missing
+
+    def look(self) -> None:
+        """Read the log.
+
+        Raises
+        ------
+        OSError
+            It cannot be read. A rank that has closed the file has none any more, and holds nothing.
+        """
+        for _ in range(_PATIENCE):
+            self._log = ENDED
+            with suppress(FileNotFoundError, LogError):
+                self._log = read_cache_log(self._system, self._stem)
+                if self._log.damage and self.changed():
+                    continue
+                return
+            if not self.is_there():
+                return
+            # It was begun anew while it was read.
+            time.sleep(_NAP)
+
+    def is_there(self) -> bool:
+        """Return whether its log can be read here."""
+        try:
+            self._system.close(self._system.open(self._stem + SUFFIX, os.O_RDONLY | os.O_NOFOLLOW))
+        except OSError:
+            return False
+        return True
+
+    def changed(self) -> bool:
+        """Return whether the log has another record now, or is another one."""
+        try:
+            fd = self._system.open(self._stem + SUFFIX, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return bool(self._log.head)
+        try:
+            head, more = bytearray(LOG_ID), bytearray(RECORD_BYTES)
+            got = read_at(self._system, fd, head, 0)
+            read_at(self._system, fd, more, self._log.end)
+        finally:
+            self._system.close(fd)
+        if not self._log.head:
+            return any(head)
+        return bytes(head[:got]) != self._log.head or any(more)
+
+    def read(self, extents: Extents, memory: Memory) -> None:
+        """Read from the cache file, as far as it goes."""
+        with suppress(FileNotFoundError):
+            read_cached(self._system, self._stem + DATA, extents, memory)
+
+
+class NodePeers:
+    """The caches of all other ranks of the node.
+
+    Parameters
+    ----------
+    peers : list of NodePeer
+    """
+
+    def __init__(self, peers: list[NodePeer]) -> None:
+        self._peers = peers
+        self._looked = 0
+        self._seen: bool | None = None
+
+    @property
+    def seen(self) -> bool:
+        """Whether this process can read the caches of all of them; asked after all have made theirs."""
+        if self._seen is None:
+            self._seen = all(peer.is_there() for peer in self._peers)
+        return self._seen
+
+    def held(self, ended: int) -> list[tuple[int, NodePeer, Ranges]]:
+        """Return what they hold of epochs up to `ended`, the oldest epoch first."""
+        if ended > self._looked:
+            for peer in self._peers:
+                peer.look()
+            self._looked = ended
+        return sorted(
+            ((epoch, peer, ranges) for peer in self._peers for epoch, ranges in peer.missing.items() if epoch <= ended),
+            key=lambda found: found[0],
+        )
+
+    def still(self, held: list[tuple[int, NodePeer, Ranges]]) -> bool:
+        """Return whether what was read of them is good; what has changed is looked at again."""
+        changed = [peer for peer in dict.fromkeys(peer for _, peer, _ in held) if peer.changed()]
+        for peer in changed:
+            peer.look()
+        return not changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pnc_vol.cache.cache_file import DATA, grow_file, read_cached, write_extents
+from pnc_vol.append_log.private_folders import notes_about, tidy_note
 from pnc_vol.cache.extent_log import SUFFIX
+from pnc_vol.cache.files import DATA, grow_file, read_cached, write_extents
 from pnc_vol.cache.folders import (
     Cache,
     caches_in,
@@ -53,7 +54,7 @@ from pnc_vol.extents.merge import Ranges
 from pnc_vol.format.encode import Parts, changed_parts
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
-from pnc_vol.system import System, exists
+from pnc_vol.system import CACHES_NOTED, System, exists
 from pnc_vol.system.full_io import read_at
 from pnc_vol.warn import warn_outside
 
@@ -311,6 +312,8 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
     own, foreign, done = sort_folders(system, path, found.gone)
     if writable:
         remove_caches(system, path, done, carried=False)
+        for note in notes_about(system, path, CACHES_NOTED):
+            tidy_note(system, note)
     missing = {} if replaced else missing_folders(system, path, found.closed)
     others = {folder: why for folder, why in found.closed.items() if not any(line.endswith(folder) for line in missing)}
     if others:

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from pnc_vol.cache.held_bytes import HeldBytes
 from pnc_vol.cache.hints import HINTED, CacheHints, cache_hints
-from pnc_vol.cache.job_caches import JobCaches
+from pnc_vol.cache.local_store import JobCaches
 from pnc_vol.cache.overlay import View, read_over
 from pnc_vol.cache.queues import Lost
 from pnc_vol.drivers.base import Capabilities, Driver, Memory, OpenContext, Wrapper

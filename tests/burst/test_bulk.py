@@ -16,7 +16,7 @@ from kills import logged_job
 from log_bytes import Log
 
 import pnc_vol
-from pnc_vol.append_log.bulk_crc import first_wrong
+from pnc_vol.append_log.records import first_wrong
 
 SHAPES: dict[str, tuple[int, ...]] = {"f": (3, 4, 2), "r": (5, 3), "one": (7,), "scalar": (), "z": (4,)}
 TYPES = {"f": (9, "f8"), "r": (4, "i2"), "one": (8, "f4"), "scalar": (9, "f8"), "z": (9, "c16")}

@@ -12,14 +12,15 @@ import stat
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from kills import ended, forked, kill_after, logged_job
+from kills import ended, forked, kill_after, killed_job, logged_job
 
 import pnc_vol
-from pnc_vol.errors import ForkedFileError, LogRefusedError, PncVolWarning
+from pnc_vol.errors import ForkedFileError, LockedError, LogRefusedError, PncVolWarning
 from pnc_vol.testing.faults import FaultSystem, HookedSystem
 
 
@@ -369,6 +370,44 @@ def living(path: pathlib.Path, logs: pathlib.Path) -> tuple[int, int]:
     return child, reading
 
 
+class ReadOnly(HookedSystem):
+    """No name can be made, changed or removed in some folders."""
+
+    folders: tuple[pathlib.Path, ...] = ()
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name in ("unlink", "rename", "mkdir", "rmdir") or (name == "open" and args[1] & os.O_CREAT):
+            for path in args[: 2 if name == "rename" else 1]:
+                if pathlib.Path(path).parent in self.folders:
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return super().call(name, args, kwargs)
+
+
+@pytest.mark.parametrize("kept", ["log", "cache"])
+@pytest.mark.parametrize("which", ["beside the file", "of the logs", "both"])
+def test_a_folder_that_becomes_read_only_leaves_nothing_that_is_told_of(
+    tmp_path: pathlib.Path, logs: pathlib.Path, kept: str, which: str
+) -> None:
+    system, path = ReadOnly(), tmp_path / "data" / "x.nc"
+    path.parent.mkdir()
+    options: dict[str, Any] = {"burst_buf": True, "burst_buf_dirname": str(logs)}
+    if kept == "cache":
+        options = {"hints": {"e10_cache_path": str(logs)}}
+    f = pnc_vol.File(path, "w", system=system, **options)
+    f["x"] = np.arange(4)
+    f.flush()
+    f["x"][0] = 5
+    f.sync()
+    system.folders = {"beside the file": (path.parent,), "of the logs": (logs,), "both": (path.parent, logs)}[which]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f.close()
+        with pnc_vol.File(path) as f:
+            assert f["x"][0] == 5
+        pnc_vol.File(path, "r+", **options).close()
+    assert [*path.parent.iterdir(), *folders(logs)] == [path]
+
+
 def test_the_log_of_a_job_that_lives_is_left_alone(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
     path = tmp_path / "x.nc"
     child, reading = living(path, logs)
@@ -409,6 +448,57 @@ def test_a_recovery_that_another_one_overtakes_is_refused(
     monkeypatch.undo()
     with pnc_vol.File(path, "r+", recover=True) as f:
         assert f["x"][0] == 5.0
+
+
+@pytest.mark.parametrize(("way", "layout"), [("open", "canonical"), ("log", "blob"), ("replay", "canonical")])
+def test_two_recoveries_at_a_time(tmp_path: pathlib.Path, logs: pathlib.Path, way: str, layout: str) -> None:
+    """Whenever another process replays and removes the log, this one finds it done, or is refused by name."""
+    path, done = tmp_path / "x.nc", list[int]()
+
+    class Beside(HookedSystem):
+        """Before the n-th call on a folder of logs, another process replays what is there."""
+
+        def __init__(self, at: int) -> None:
+            super().__init__()
+            self.left = at
+
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if args and "pncbb-" in str(args[0]):
+                self.left -= 1
+                if not self.left:
+                    ended(lambda: quiet(lambda: pnc_vol.File(path, "r+", recover=True).close()))
+            return super().call(name, args, kwargs)
+
+    def quiet(work: Callable[[], object]) -> None:
+        with warnings.catch_warnings(), contextlib.suppress(LogRefusedError, LockedError):
+            warnings.simplefilter("ignore")
+            work()
+
+    def work(f: Any) -> None:
+        f.create_dataset("x", (4,), "i4")
+        f.flush()
+        f["x"][1] = 7
+
+    for at in range(1, 200):
+        path.unlink(missing_ok=True)
+        options = {"burst_buf": True, "burst_buf_dirname": str(logs), "layout": layout}
+        killed_job(path, work, "w", **options)
+        system = Beside(at)
+        if way == "replay":
+            quiet(lambda system=system: pnc_vol.replay(path, system=system))
+        else:
+            more = {} if way == "open" else options
+            quiet(
+                lambda system=system, more=more: pnc_vol.File(path, "r+", recover=True, system=system, **more).close()
+            )
+        done.append(system.left)
+        quiet(lambda: pnc_vol.replay(path))
+        with pnc_vol.File(path) as f:
+            assert f["x"][:].tolist() == [0, 7, 0, 0]
+        assert not folders(logs)
+        if system.left > 0:
+            break
+    assert len(done) > 10
 
 
 def test_a_child_of_the_job_does_not_keep_its_log_alive(tmp_path: pathlib.Path, logs: pathlib.Path) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pnc_vol.cache.cache_file import grow_file
+from pnc_vol.cache.files import grow_file
 from pnc_vol.testing.faults import HookedSystem
 
 

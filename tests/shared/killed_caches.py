@@ -11,7 +11,7 @@ from typing import Any
 import pnc_vol
 from pnc_vol.cache.held_bytes import HeldBytes
 from pnc_vol.cache.hints import CacheHints
-from pnc_vol.cache.job_caches import JobCaches
+from pnc_vol.cache.local_store import JobCaches
 from pnc_vol.drivers.base import OpenContext
 from pnc_vol.drivers.posix import PosixDriver
 from pnc_vol.errors import PncVolWarning

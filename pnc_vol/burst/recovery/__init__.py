@@ -5,11 +5,10 @@ module           what it does
 ===============  =====================================================================================
 `sources`        opens the files of a log for reading, with a lock against its writer and other replays
 `ownership`      decides whether a log belongs to a file: identities and headers
-`open_group`     the entries behind the last commit record, which a kill left without one
-`scan`           the recovery scan: which entries are committed, in which order they are replayed
-`datasets`       finds or makes the dataset that each definition of a log means
+`scan`           the recovery scan: which entries are committed, in which order they are replayed; those behind the
+                 last commit record, which a kill left without one
 `entry_rows`     very many entries at once as rows of the queue, whose bytes stay in the log until they are written
-`redo`           posts the entries of all ranks of a job again
+`redo`           finds or makes the dataset that each definition means, and posts the entries of all ranks again
 `replay`         replays logs into a file: refusals, order of jobs, the report
 `printing`       a log as text
 ===============  =====================================================================================

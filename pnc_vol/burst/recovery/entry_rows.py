@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.burst.definition_writer import LoggedVariable
 from pnc_vol.burst.encoding import NATIVE, LogEntry
 from pnc_vol.burst.entries import Coordinates, Entries
-from pnc_vol.burst.logged_variables import LoggedVariable
 from pnc_vol.burst.recovery.sources import LogSource
 from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Int64, before, spread

@@ -21,8 +21,8 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial as bound
-from itertools import islice
 
+from pnc_vol.append_log.private_folders import missing_ranks
 from pnc_vol.burst.definition_writer import LoggedFile
 from pnc_vol.burst.recovery.ownership import refuse_other_file, refuse_other_header
 from pnc_vol.burst.recovery.redo import Redo
@@ -198,18 +198,15 @@ def _by_job(sources: Sequence[LogSource], partial: bool) -> list[list[LogSource]
     for (_, ranks), logs_of_job in jobs.items():
         logs_of_job.sort(key=lambda source: (source.log.header.rank_id, source.base))
         there = [source.log.header.rank_id for source in logs_of_job]
-        present = set(there)
-        # As many as a message names, and one: the number of ranks may be wrong, and then is large.
-        missing = list(islice((rank for rank in range(ranks) if rank not in present), 9))
+        missing, named = missing_ranks(ranks, there)
         # What a kill left of logs that hold nothing needs no others.
         wanted = any(source.commit_log is None or source.holds for source in logs_of_job)
-        if missing and wanted and not partial:
-            named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+        if named and wanted and not partial:
             raise LogRefusedError(
                 f"{logs_of_job[0].base}.meta is one of {ranks} logs, and those of ranks {named} were not given: "
                 "name them too, or replay the others alone with partial",
                 field="rank",
-                value=missing[0],
+                value=missing,
             )
         if len(set(there)) < len(there):
             raise LogRefusedError(

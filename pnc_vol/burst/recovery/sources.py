@@ -23,18 +23,25 @@ from pnc_vol.append_log.records import (
     SLOT_BYTES,
     Bytes,
     RecordLog,
+    Share,
     decode_header,
     decode_records,
     encode_record,
 )
-from pnc_vol.append_log.shared_blocks import Share
 from pnc_vol.burst.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED, OPEN_GROUP
 from pnc_vol.burst.decoding import Log, count_channels, read_log
 from pnc_vol.burst.definition_writer import LoggedFile
 from pnc_vol.burst.definitions import LogDefinitions, encode_written, read_definitions
 from pnc_vol.burst.folders import job_folders, logs_in
-from pnc_vol.burst.recovery.open_group import SlotGroup, commit_of_open_group, group_in_slot, with_record
-from pnc_vol.burst.recovery.scan import Verdict, committed_entries, without_tail
+from pnc_vol.burst.recovery.scan import (
+    SlotGroup,
+    Verdict,
+    commit_of_open_group,
+    committed_entries,
+    group_in_slot,
+    with_record,
+    without_tail,
+)
 from pnc_vol.errors import NO_LOCKS, FormatError, LogError, LogRefusedError
 from pnc_vol.extents.model import Int64
 from pnc_vol.format.model import Finding
