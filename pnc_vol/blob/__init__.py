@@ -2,8 +2,7 @@
 
 ======================  ========================================================================================
 `maps`                  which elements each blob of a subfile holds, and the variables of the subfile that say so
-`header`                the header of a subfile from the canonical one
-`described`             the canonical header from that of a subfile, and what the subfile holds of it
+`header`                the header of a subfile from the canonical one, and back; what a subfile holds
 `index`                 `ElementIndex`: in which subfile, and where in it, each element of one map is
 `places`                `BlobPlace`: from runs of canonical elements to byte extents at addresses
 `layout`                `BlobLayout`: what is known of the subfiles of an open set, and where every variable is
@@ -12,10 +11,9 @@
 `set_opening`           opens or creates a set on all ranks
 `renaming`              a new set takes the names of an older one in one step
 `set_headers`           what the headers of a set say, all together
-`blob_set`              what sets of both kinds have in common
 `subfile_set`           the subfiles of an open set: a session for each, a flush of all
 `set_driver`            addresses over the drivers of subfiles
-`map_agreement`         which decomposition map each variable of a set gets
+`map_agreement`         which decomposition map each variable of a set gets; what sets of both kinds have in common
 `posted_runs`           what a rank posted to the variables of a set, as runs
 `physical_definitions`  what is defined in a subfile
 `replay`                replays a set into one file: coverage, the header, the report

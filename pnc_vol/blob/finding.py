@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from typing import Any
 
-from pnc_vol.blob.described import described, is_blob_set
+from pnc_vol.blob.header import described, is_blob_set
 from pnc_vol.blob.names import matched_set, set_of_subfile, subfile_path, subfiles_of
 from pnc_vol.blob.renaming import complete_renames, pending_renames
 from pnc_vol.disk import existing as reading
@@ -54,7 +54,7 @@ class BlobSets:
         if not base:
             return None
         first = subfile_path(base, 0)
-        if _is_hdf5(options, pending_renames(options.system, base).get(0, path)):
+        if _is_hdf5(options.system, pending_renames(options.system, base).get(0, path)):
             return SetSeen(name, base, reading.HDF5_SIGNATURE)
         try:
             found = _first_header(options.system, base)
@@ -82,6 +82,9 @@ class BlobSets:
             for name, what in ((base, plain), (subfile_path(base, 0), there)):
                 if what is not None:
                     check_place(what, name, exclusive=mode in ("w-", "x"))
+            if mode != "w" and not exists(system, subfile_path(base, 0)) and _others_than_first(system, base):
+                text = "the first file of this set of subfiles is missing, and others are there; bring it back"
+                raise FileNotFoundError(errno.ENOENT, text, subfile_path(base, 0))
             if plain is None and mode in ("r", "r+"):
                 raise FileNotFoundError(errno.ENOENT, "there is no such file; mode 'w' or 'a' creates one", base)
             combinations.check(layout_class(options.layout), options, 1, path=base, new=True)
@@ -94,10 +97,25 @@ class BlobSets:
     def open(opening: Opening) -> Any:
         asked = opening.options.layout == "hdf5blob"
         if opening.content == reading.HDF5_SIGNATURE or (asked and not opening.content):
-            from pnc_vol.blob.hdf5.opening import open_hdf5_set as open_set
+            from pnc_vol.blob.hdf5.file_set import open_hdf5_set as open_set
         else:
             from pnc_vol.blob.set_opening import open_set
         return open_set(opening)
+
+
+def _others_than_first(system: System, base: str) -> bool:
+    """Return whether other files of a set than its first one are there, whichever their numbers are."""
+    folder, name = os.path.split(base)
+    with suppress(OSError):
+        for other in system.listdir(folder or "."):
+            # a file of another kind may have such a name
+            with suppress(OSError):
+                path = os.path.join(folder, other)
+                if set_of_subfile(other) == name and (
+                    _is_hdf5(system, path) or is_blob_set(_header_in(system, path).decoded.header)
+                ):
+                    return True
+    return False
 
 
 def _look_after(opening: Opening, base: str, *, there: bool, plain: bool) -> None:
@@ -135,9 +153,9 @@ def _header_in(system: System, path: str) -> Existing:
     return found
 
 
-def _is_hdf5(options: Options, path: str) -> bool:
-    fd = options.system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+def _is_hdf5(system: System, path: str) -> bool:
+    fd = system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        return stat.S_ISREG(options.system.fstat(fd).st_mode) and reading.kind_of(options.system, fd) == reading.HDF5
+        return stat.S_ISREG(system.fstat(fd).st_mode) and reading.kind_of(system, fd) == reading.HDF5
     finally:
-        options.system.close(fd)
+        system.close(fd)

@@ -14,19 +14,23 @@ Rules
 4. A name that the subfile needs for itself cannot be used in the canonical header; `physical_header` says so.
 5. While a flush deletes or renames a partitioned variable, the header of a subfile describes its part of the variable
    that subfile 0 still names (`Kept`, and the attribute ``name_before``).
+6. A subfile is known by the attributes and the dimension that E3SM-IO gives it. Its header is not trusted: values are
+   compared with each other, and a contradiction is an error that names the object.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap, wide_offsets
-from pnc_vol.errors import DefinitionError
+from pnc_vol.errors import DefinitionError, FormatError
 from pnc_vol.format.limits import MAX_NAME
-from pnc_vol.format.model import CHAR, INT, INT64, Attr, Dim, Header, Var, record_dim
+from pnc_vol.format.model import CHAR, INT, INT64, Attr, Dim, Header, HeaderFacts, Var, attr_values, record_dim
 
 __all__ = [
     "BEFORE",
@@ -36,7 +40,12 @@ __all__ = [
     "NBLOBS",
     "OF_FILE",
     "SUPPLEMENT",
+    "Before",
+    "Described",
     "Kept",
+    "MapVariables",
+    "described",
+    "is_blob_set",
     "physical_header",
     "shaped",
 ]
@@ -272,3 +281,268 @@ def _kept(one: Kept, i: int, size: int, dims: list[Dim], record: int | None, tak
 def _text(name: str, text: str) -> Attr:
     data = text.encode("utf-8", "surrogateescape")
     return Attr(name, CHAR, len(data), data)
+
+
+class MapVariables(NamedTuple):
+    """One map, as the header of a subfile describes it.
+
+    dims, dimids, nblobs, nelems, max_nreqs : see `maps.SizedMap`.
+    first : int
+        Its variable ``nreqs`` in the header of the subfile; the other four follow.
+    """
+
+    dims: tuple[int, ...]
+    dimids: tuple[int, ...]
+    nblobs: int
+    nelems: int
+    max_nreqs: int
+    first: int
+
+
+class Before(NamedTuple):
+    """A variable by the name that it has in subfile 0 until the end of a flush.
+
+    variable : int, its number in the header of the subfile.
+    map : int, from 1.
+    type : int
+    elements : int, of one record, or of all of it.
+    record : bool
+    """
+
+    variable: int
+    map: int
+    type: int
+    elements: int
+    record: bool
+
+
+class Described(NamedTuple):
+    """What the header of a subfile says.
+
+    canonical : Header, without begins.
+    maps : tuple of MapVariables
+    assigned : tuple of int, for each canonical variable the number of its map, from 1, or 0.
+    variables : tuple of int, the physical variable of each canonical one.
+    supplements : mapping of int to int, from a canonical variable to the physical one that is its supplement.
+    nblobs, nprocs, subfiles : int
+    before : mapping of str to Before, by the names of subfile 0; of a flush that was not completed.
+    rest : mapping of int to int, for the number of a map, from 1, the elements of the supplements of its variables.
+    """
+
+    canonical: Header
+    maps: tuple[MapVariables, ...]
+    assigned: tuple[int, ...]
+    variables: tuple[int, ...]
+    supplements: Mapping[int, int]
+    nblobs: int
+    nprocs: int
+    subfiles: int
+    before: Mapping[str, Before]
+    rest: Mapping[int, int]
+
+
+_described: WeakKeyDictionary[HeaderFacts, Described] = WeakKeyDictionary()
+"""What was found, as long as the definitions are there."""
+
+
+def is_blob_set(header: Header) -> bool:
+    """Return whether this is the header of a subfile: it has the attributes and the dimension that E3SM-IO gives
+    one."""
+    return {attr.name for attr in header.attrs}.issuperset(OF_FILE) and any(dim.name == NBLOBS for dim in header.dims)
+
+
+def described(physical: Header, path: str) -> Described:
+    """Decode the header of a subfile into a `Described`.
+
+    Parameters
+    ----------
+    physical : Header, of a subfile that `physical_header` or E3SM-IO made.
+    path : str, of the subfile, for messages.
+
+    Raises
+    ------
+    FormatError
+        It is no subfile, or says things that contradict each other; ``field`` names the object.
+
+    Examples
+    --------
+    >>> from pnc_vol.blob.maps import MapSizes
+    >>> from pnc_vol.format.model import Dim
+    >>> from pnc_vol.blob.header import physical_header
+    >>> header = Header(5, dims=(Dim("time", 0), Dim("x", 6)), vars=(Var("t", (0, 1), (), 6),))
+    >>> made = physical_header(header, [MapSizes((6,), (1,), 2, 5, 3)], [1], nblobs=2, nprocs=4, subfiles=2)
+    >>> found = described(made, "out.nc.0000")
+    >>> found.canonical == header, found.assigned, found.variables
+    (True, (1,), (5,))
+    """
+    known = _described.get(physical.facts)
+    if known is None:
+        known = _described[physical.facts] = _HeaderDecoder(physical, path).described()
+    return known._replace(canonical=known.canonical.with_numrecs(physical.numrecs))
+
+
+class _HeaderDecoder:
+    """A decoder of the header of one subfile."""
+
+    def __init__(self, physical: Header, path: str) -> None:
+        self.header, self.path = physical, path
+        names = [dim.name for dim in physical.dims]
+        self.own = {name: i for i, name in reversed(list(enumerate(names)))}
+        if not is_blob_set(physical):
+            missing = [f"attribute {name!r}" for name in OF_FILE if name not in {a.name for a in physical.attrs}]
+            self.wrong((missing or [f"dimension {NBLOBS!r}"])[0], None, "a subfile of a blob set has it", absent=True)
+        self.canonical = names.index(NBLOBS)
+        self.record = record_dim(physical)
+        if self.record is not None and self.record > self.canonical and names[self.record] != KEPT_RECORDS:
+            self.wrong(f"dimension {names[self.record]!r}", 0, "it belongs to the blobs and cannot grow")
+        self.mapped: dict[tuple[object, ...], tuple[tuple[int, ...], int]] = {}
+
+    def wrong(self, what: str, value: object, why: str, *, absent: bool = False) -> NoReturn:
+        statement = f"there is no {what}" if absent else f"{what} is {value}"
+        raise FormatError(f"{self.path}: {statement}: {why}", field=what, value=value)
+
+    def described(self) -> Described:
+        nprocs, nmaps, subfiles = (self.number(self.header.attrs, name, "") for name in OF_FILE)
+        most = len(self.header.vars) // len(MAP_VARIABLES)
+        if not 0 <= nmaps <= most:
+            self.wrong(f"attribute {OF_FILE[1]!r}", nmaps, f"there are variables for 0 to {most} maps")
+        if not 1 <= subfiles <= nprocs:
+            self.wrong(f"attribute {OF_FILE[2]!r}", subfiles, f"it can be 1 to {OF_FILE[0]}, which is {nprocs}")
+        maps = tuple(self.map(k) for k in range(1, nmaps + 1))
+        variables: list[Var] = []
+        assigned: list[int] = []
+        physical: list[int] = []
+        supplements: dict[int, int] = {}
+        before: dict[str, Before] = {}
+        for i in range(len(MAP_VARIABLES) * nmaps, len(self.header.vars)):
+            var = self.header.vars[i]
+            # found by its attribute: its name may have been taken by a user's variable, or too long
+            if any(attr.name == SUPPLEMENT for attr in var.attrs):
+                supplements[self.number(var.attrs, SUPPLEMENT, f" of {var.name!r}")] = i
+                continue
+            if any(attr.name == BEFORE for attr in var.attrs):
+                name, known = self.before(i, var, maps)
+                before[name] = known
+                if all(attr.name != DIMIDS for attr in var.attrs):
+                    continue
+                var = var._replace(attrs=tuple(attr for attr in var.attrs if attr.name != BEFORE))
+            of, k = self.variable(var, maps)
+            variables.append(of)
+            assigned.append(k)
+            physical.append(i)
+        rest: dict[int, int] = {}
+        for number, i in supplements.items():
+            k, nelems = self.supplement(number, self.header.vars[i], variables, assigned, maps)
+            rest[k] = nelems
+        attrs = tuple(attr for attr in self.header.attrs if attr.name not in OF_FILE)
+        made = Header(5, self.header.numrecs, self.header.dims[: self.canonical], attrs, tuple(variables))
+        nblobs = self.header.dims[self.canonical].size
+        counts = nblobs, nprocs, subfiles
+        return Described(made, maps, tuple(assigned), tuple(physical), supplements, *counts, before, rest)
+
+    def integers(self, attrs: tuple[Attr, ...], name: str, of: str) -> tuple[int, ...]:
+        """Return the values of an attribute of integers."""
+        found = next((attr for attr in attrs if attr.name == name), None)
+        if found is None:
+            self.wrong(f"attribute {name!r}{of}", None, "a subfile of a blob set has it", absent=True)
+        values = attr_values(found)
+        if isinstance(values, bytes) or values.dtype.kind not in "iu":
+            self.wrong(f"attribute {name!r}{of}", values, "integers are needed")
+        return tuple(values.tolist())
+
+    def number(self, attrs: tuple[Attr, ...], name: str, of: str) -> int:
+        values = self.integers(attrs, name, of)
+        if len(values) != 1:
+            self.wrong(f"attribute {name!r}{of}", list(values), "one number is needed")
+        return values[0]
+
+    def size(self, name: str) -> int:
+        at = self.own.get(name)
+        if at is None or at <= self.canonical:
+            self.wrong(f"dimension {name!r}", None, f"it has to stand behind {NBLOBS!r}", absent=True)
+        return at
+
+    def dimids(self, attrs: tuple[Attr, ...], of: str) -> tuple[int, ...]:
+        ids = self.integers(attrs, DIMIDS, of)
+        if not all(0 <= i < self.canonical for i in ids):
+            text = f"there are {self.canonical} canonical dimensions, numbered from 0"
+            self.wrong(f"attribute {DIMIDS!r}{of}", list(ids), text)
+        return ids
+
+    def map(self, k: int) -> MapVariables:
+        nelems, column = self.size(f"D{k}.nelems"), self.size(f"D{k}.max_nreqs")
+        first = (k - 1) * len(MAP_VARIABLES)
+        rows: tuple[int, ...] = (self.canonical,)
+        if f"D{k}.nblobs" in self.own:
+            rows = (self.size(f"D{k}.nblobs"),)
+        for name, var in zip(MAP_VARIABLES, self.header.vars[first:], strict=False):
+            if var.name != f"D{k}.{name}":
+                self.wrong(f"variable {first + MAP_VARIABLES.index(name)}", repr(var.name), f"D{k}.{name} is expected")
+            if var.dims != (rows if name in MAP_VARIABLES[:3] else (*rows, column)):
+                shape = [self.header.dims[i].name for i in var.dims]
+                self.wrong(f"the shape of the variable {var.name!r}", shape, "that of another map variable is expected")
+            if var.type not in (INT, INT64):
+                self.wrong(f"the type of the variable {var.name!r}", var.type, "integers are expected (4 or 10)")
+        ids = self.dimids(self.header.vars[first].attrs, f" of 'D{k}.nreqs'")
+        if self.record in ids:
+            self.wrong(f"attribute {DIMIDS!r} of 'D{k}.nreqs'", list(ids), "the record dimension is in no map")
+        nblobs, total, most = (self.header.dims[i].size for i in (rows[0], nelems, column))
+        return MapVariables(tuple(self.header.dims[i].size for i in ids), ids, nblobs, total, most, first)
+
+    def variable(self, var: Var, maps: Sequence[MapVariables]) -> tuple[Var, int]:
+        """Return the canonical variable, and the number of its map."""
+        # Hundreds of variables have the same map and the same first attributes: these are decoded once.
+        key = (*var.attrs[:2], var.dims)
+        if key in self.mapped:
+            return Var(var.name, self.mapped[key][0], var.attrs[2:], var.type), self.mapped[key][1]
+        if all(attr.name != MAP for attr in var.attrs):
+            if any(i >= self.canonical for i in var.dims):
+                shape = [self.header.dims[i].name for i in var.dims]
+                self.wrong(f"the shape of the variable {var.name!r}", shape, f"it has no attribute {MAP!r}")
+            return var._replace(begin=-1), 0
+        of = f" of {var.name!r}"
+        k = self.number(var.attrs, MAP, of)
+        if not 1 <= k <= len(maps):
+            self.wrong(f"attribute {MAP!r}{of}", k, f"there are {len(maps)} maps, numbered from 1")
+        ids = self.dimids(var.attrs, of)
+        mapped = maps[k - 1].dims
+        lengths = tuple(self.header.dims[i].size for i in ids[ids[:1] == (self.record,) :])
+        if not mapped or lengths[: len(mapped)] != mapped:
+            self.wrong(f"attribute {DIMIDS!r}{of}", list(ids), f"the map D{k} is of the dimensions {mapped}")
+        expected = shaped(ids, len(mapped), self.size(f"D{k}.nelems"), self.record)
+        if var.dims != expected:
+            shape, names = ([self.header.dims[i].name for i in dims] for dims in (var.dims, expected))
+            self.wrong(f"the shape of the variable {var.name!r}", shape, f"{names} is expected")
+        attrs = tuple(attr for attr in var.attrs if attr.name not in (MAP, DIMIDS))
+        if attrs == var.attrs[2:]:
+            self.mapped[key] = ids, k
+        return Var(var.name, ids, attrs, var.type), k
+
+    def before(self, i: int, var: Var, maps: Sequence[MapVariables]) -> tuple[str, Before]:
+        """Read the name that subfile 0 has for a variable, and its map, type and size."""
+        of = f" of {var.name!r}"
+        attr = next(attr for attr in var.attrs if attr.name == BEFORE)
+        if attr.type != CHAR or not attr.data:
+            self.wrong(f"attribute {BEFORE!r}{of}", attr.data, "a name is needed")
+        k = self.number(var.attrs, MAP, of)
+        record = var.dims[:1] == (self.record,)
+        rest = var.dims[int(record) :]
+        if not 1 <= k <= len(maps) or rest[:1] != (self.size(f"D{k}.nelems"),):
+            self.wrong(f"attribute {MAP!r}{of}", k, f"the variable has another shape, or there are {len(maps)} maps")
+        elements = math.prod(self.header.dims[n].size for n in rest)
+        name = attr.data.decode("utf-8", "surrogateescape")
+        return name, Before(i, k, var.type, elements, record)
+
+    def supplement(
+        self, of: int, var: Var, variables: Sequence[Var], assigned: Sequence[int], maps: Sequence[MapVariables]
+    ) -> tuple[int, int]:
+        """Return the map of a supplement, and its elements."""
+        what = f"attribute {SUPPLEMENT!r} of {var.name!r}"
+        if not 0 <= of < len(variables) or not assigned[of]:
+            self.wrong(what, of, f"there are {len(variables)} canonical variables, and this one needs a map")
+        k = assigned[of]
+        size = self.size(f"D{k}.supplement")
+        dims = shaped(variables[of].dims, len(maps[k - 1].dims), size, self.record)
+        if var.dims != dims or var.type != variables[of].type:
+            self.wrong(what, of, f"its type or shape is not that of a supplement of {variables[of].name!r}")
+        return k, self.header.dims[size].size

@@ -26,8 +26,9 @@ from pnc_vol.blob.index import ElementIndex, index_of
 from pnc_vol.blob.layout import BlobFiles
 from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap, from_content
 from pnc_vol.blob.names import subfile_path
+from pnc_vol.blob.set_headers import Standing, close_files
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
-from pnc_vol.drivers.stack import open_stack
+from pnc_vol.drivers.stack import open_stack, stack_capabilities
 from pnc_vol.errors import FormatError, NotSyncedError
 from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, one_extent
@@ -57,7 +58,7 @@ class SetDriver(Driver):
         self._own = dict(own)
         self._context = context._replace(comm=None, fd=-1)
         self._names: dict[int, tuple[str, ...]] = {}
-        self._inodes: dict[int, int] = {}
+        self._stand: dict[int, Standing] = {}
         self._others: dict[int, Driver] = {}
         self.held = ""
         """Why what other ranks flushed cannot be read from their subfiles yet; "" if it can."""
@@ -81,10 +82,13 @@ class SetDriver(Driver):
             if other is not None:
                 other.close()
 
-    def reads(self, number: int, name: str, inode: int) -> None:
-        """A header was read from the file of this name, in a set that is only read: its data are read from no other."""
-        self._inodes[number] = inode
-        self.moved(number, name)
+    def reads(self, number: int, file: Standing) -> None:
+        """A header was read from this file, in a set that is only read: its data are read from no other.
+
+        Its descriptor is closed by `close`.
+        """
+        self._stand[number] = file
+        self.moved(number, file.name)
 
     def _file(self, number: int) -> Driver:
         own = self._own.get(number)
@@ -106,10 +110,12 @@ class SetDriver(Driver):
 
     def _opened(self, number: int, name: str) -> Driver:
         """Return the driver of a subfile that this rank does not write; a subclass may put another one over it."""
+        file = self._stand.get(number)
+        if file is not None and file.fd >= 0 and stack_capabilities(self._spec).takes_descriptor:
+            return open_stack(self._spec, name, self._context._replace(fd=file.fd))
         found = open_stack(self._spec, name, self._context)
-        inode = self._inodes.get(number, 0)
         # It had this name when the header was read: if it has it still, it had it when it was opened.
-        if inode and self._context.system.stat(name).st_ino != inode:
+        if file is not None and self._context.system.stat(name).st_ino != file.inode:
             found.close()
             text = "its writer has put another file in its place since the set was opened; refresh() reads that one"
             raise OSError(errno.ESTALE, text, name)
@@ -180,6 +186,8 @@ class SetDriver(Driver):
         others, self._others = self._others, {}
         for other in others.values():
             other.close()
+        stand, self._stand = self._stand, {}
+        close_files(self._context.system, list(stand.values()))
 
     def statistics(self) -> dict[str, Any]:
         found: dict[str, Any] = {"subfiles.others": len(self._others)}

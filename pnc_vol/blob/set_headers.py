@@ -15,10 +15,12 @@ Rules
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Hashable, Mapping, Sequence
+import os
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-from pnc_vol.blob.described import Before, Described, described
-from pnc_vol.blob.header import Kept
+from pnc_vol.blob.header import Before, Described, Kept, described
 from pnc_vol.blob.layout import without_begins
 from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap
 from pnc_vol.blob.names import subfile_path
@@ -37,24 +39,31 @@ from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
+from pnc_vol.system import System
 from pnc_vol.warn import warn_outside
 
 __all__ = [
+    "Standing",
     "blob_names",
     "canonical_of",
     "check_maps",
+    "close_files",
+    "closed_if_it_fails",
     "counted",
     "described_all",
     "header_of_bytes",
     "kept_variables",
     "positions",
     "read_headers",
+    "read_in_turn",
     "refuse_foreign",
     "stored_variables",
     "variables_of",
 ]
 
 _ANY_SIZE = 1 << 62
+_MOST_KEPT = 64
+"""Subfiles of which a reader keeps descriptors: a process has often no more than 1024."""
 _CARRIED = "; if a job ended early, 'pnc-vol replay' carries what its node-local caches hold of it"
 _INTS = element_for("i4"), element_for("i8")
 
@@ -64,10 +73,77 @@ def header_of_bytes(encoded: bytes) -> Header:
     return decode(encoded, file_size=_ANY_SIZE).header
 
 
+class Standing(NamedTuple):
+    """The file from which a header was read.
+
+    name : str, that it had.
+    inode : int
+    fd : int, a descriptor of it, or -1 if none was kept.
+    """
+
+    name: str
+    inode: int
+    fd: int
+
+
+def read_in_turn(
+    path: str, options: Options, comm: Comm, read: Callable[[str, int], tuple[Any, int, Standing]]
+) -> list[tuple[Any, Standing]]:
+    """Read something of each subfile of a read-only set, on rank 0 for all (collective).
+
+    A process that is alone keeps the descriptors, if they are few: what it reads later is of the same files, whatever
+    their writer has put in their place by then.
+
+    Parameters
+    ----------
+    read : callable
+        Given the name of a subfile and its number, returns what all ranks are told, the number of subfiles that the set
+        has, and the file that was read, with its descriptor.
+
+    Raises
+    ------
+    FormatError
+        A subfile is missing.
+    """
+    system, fds = options.system, list[int]()
+
+    def read_all() -> list[tuple[Any, Standing]]:
+        found: list[tuple[Any, Standing]] = []
+        count, pending = 1, pending_renames(system, path)
+        while len(found) < count:
+            final = subfile_path(path, len(found))
+            name = pending.pop(len(found), "") or final
+            try:
+                value, subfiles, file = read(name, len(found))
+            except FileNotFoundError:
+                if name != final:
+                    continue  # its writer is at work, and has renamed it since
+                if not found:
+                    raise
+                raise FormatError(
+                    f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
+                ) from None
+            count = count if found else subfiles
+            if file.fd >= 0 and (comm.size > 1 or count > _MOST_KEPT):
+                system.close(file.fd)
+                file = file._replace(fd=-1)
+            fds.append(file.fd)
+            found.append((value, file))
+        return found
+
+    try:
+        return [(value, Standing(*file)) for value, file in on_root(comm, "open subfiles", read_all)]
+    except BaseException:
+        for fd in fds:
+            if fd >= 0:
+                system.close(fd)
+        raise
+
+
 def read_headers(
     path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None
-) -> tuple[list[Header], list[tuple[str, int]]]:
-    """Read the headers of all subfiles of a read-only set, on rank 0 for all (collective).
+) -> tuple[list[Header], list[Standing]]:
+    """Read the headers of all subfiles of a read-only set, on rank 0 for all (collective); see `read_in_turn`.
 
     location : Location, of subfile 0; rank 0 notes which file it is.
     first : Existing, optional, subfile 0, where rank 0 has read it already.
@@ -75,47 +151,64 @@ def read_headers(
     Returns
     -------
     list of Header
-    list of (str, int), under which names they were, and their inodes.
+    list of Standing, the files that they were read from.
 
     Raises
     ------
     FormatError
         A subfile is missing, or ends before a map.
     """
-
     known: list[Header] = []
+    system, like = options.system, first
 
-    def read() -> list[tuple[bytes, int, tuple[str, int]]]:
-        found: list[tuple[bytes, int, tuple[str, int]]] = []
-        count, like, pending = 1, first, pending_renames(options.system, path)
-        while len(found) < count:
-            name = pending.pop(len(found), "") or subfile_path(path, len(found))
-            try:
-                if like is None or like is not first or found:
-                    like = open_existing(options.system, name, options.system.realpath(name), like=like)
-                    options.system.close(like.fd)
-                existing = like
-            except FileNotFoundError:
-                if name != subfile_path(path, len(found)):
-                    continue  # its writer is at work, and has renamed it since
-                if not found:
-                    raise
-                raise FormatError(
-                    f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
-                ) from None
-            header, size = existing.decoded.header, existing.size
+    def read(name: str, number: int) -> tuple[tuple[bytes, int], int, Standing]:
+        nonlocal like
+        fd = -1 if number or first is None else _same_file(system, name, first)
+        if fd < 0:
+            like = open_existing(system, name, system.realpath(name), like=like)
+            fd = like.fd
+        assert like is not None
+        with closed_if_it_fails(system, fd):
+            header, size = like.decoded.header, like.size
             check_maps(header, size, name)
-            header = counted(header, size, name)
-            if not found:
-                location.key = existing.key
-                count = described(existing.decoded.header, name).subfiles
-            found.append((existing.content, header.numrecs, (name, existing.key[1])))
-            known.append(header)
-        return found
+            known.append(counted(header, size, name))
+            if not number:
+                location.key = like.key
+            value = like.content, known[-1].numrecs
+            return value, described(header, name).subfiles, Standing(name, like.key[1], fd)
 
-    contents = on_root(comm, "open subfiles", read)
-    files = [file for _, _, file in contents]
-    return known or [header_of_bytes(content).with_numrecs(numrecs) for content, numrecs, _ in contents], files
+    found = read_in_turn(path, options, comm, read)
+    headers = known or [header_of_bytes(content).with_numrecs(numrecs) for (content, numrecs), _ in found]
+    return headers, [file for _, file in found]
+
+
+def _same_file(system: System, name: str, known: Existing) -> int:
+    """Return a descriptor of the file of this name if it is the one that was read; else -1."""
+    fd = system.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    with closed_if_it_fails(system, fd):
+        there = system.fstat(fd)
+    if (there.st_dev, there.st_ino) == known.key:
+        return fd
+    system.close(fd)
+    return -1
+
+
+@contextmanager
+def closed_if_it_fails(system: System, fd: int) -> Iterator[None]:
+    """Close a descriptor if the block raises."""
+    try:
+        yield
+    except BaseException:
+        if fd >= 0:
+            system.close(fd)
+        raise
+
+
+def close_files(system: System, files: Sequence[Standing]) -> None:
+    """Close the descriptors of files."""
+    for file in files:
+        if file.fd >= 0:
+            system.close(file.fd)
 
 
 def check_maps(header: Header, size: int, name: str) -> None:

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.blob.described import Described, MapVariables, described, is_blob_set
-from pnc_vol.blob.header import physical_header
+from pnc_vol.blob.header import Described, MapVariables, described, physical_header
 from pnc_vol.blob.layout import BlobLayout, SubfileLayout
 from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.blob.names import subfile_path
@@ -28,8 +27,10 @@ from pnc_vol.blob.physical_definitions import Member, PhysicalDefinitions
 from pnc_vol.blob.renaming import forget_renames
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.blob.set_headers import (
+    Standing,
     canonical_of,
     check_maps,
+    close_files,
     counted,
     described_all,
     header_of_bytes,
@@ -40,6 +41,8 @@ from pnc_vol.blob.set_headers import (
 from pnc_vol.blob.subfile_set import SubfileSet
 from pnc_vol.disk.existing import open_existing
 from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.base import OpenContext
+from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import FormatError
 from pnc_vol.file.driver_stack import context_of, stack_of_others
 from pnc_vol.file.joining import open_file, session_of
@@ -51,7 +54,7 @@ from pnc_vol.ranks.comm import Comm, joined_lists, reported_to_all, serial
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
 
-__all__ = ["dealt_subfiles", "open_set"]
+__all__ = ["dealt_subfiles", "open_set", "stale_files"]
 
 
 def open_set(opening: Opening) -> Any:
@@ -76,11 +79,11 @@ def open_set(opening: Opening) -> Any:
     members: list[Member] = []
     real = system.realpath(subfile_path(path, 0))
     location, stale = Location(system, real, real), list[str]()
-    stand: list[tuple[str, int]] = []
+    stand: list[Standing] = []
     try:
         with comm.errors_shared(), reported_to_all(comm):
             if created and comm.rank == 0:
-                stale = _stale(path, count, system)
+                stale = stale_files(path, count, system)
             for number in numbers:
                 # where there are more subfiles than ranks, each has one rank, and ranks have different numbers of them
                 group = serial() if count > comm.size else comm.group(number)
@@ -100,6 +103,7 @@ def open_set(opening: Opening) -> Any:
             members.append(_member(number, one, descriptions, tree, canonical.numrecs, options))
     except BaseException as error:
         _give_up(members, opened[len(members) :], error)
+        close_files(system, stand)
         raise
     driver = _driver_of(opening, members, stand)
     if created:
@@ -130,8 +134,8 @@ def open_set(opening: Opening) -> Any:
     return session
 
 
-def _driver_of(opening: Opening, members: Sequence[Member], stand: Sequence[tuple[str, int]]) -> SetDriver:
-    """Make the driver of a set's addresses; `stand` are names and inodes of the subfiles of a set that is only read."""
+def _driver_of(opening: Opening, members: Sequence[Member], stand: Sequence[Standing]) -> SetDriver:
+    """Make the driver of a set's addresses; `stand` are the subfiles of a set that is only read."""
     options, writable = opening.options, opening.writable
     driver = SetDriver(
         opening.path,
@@ -140,7 +144,7 @@ def _driver_of(opening: Opening, members: Sequence[Member], stand: Sequence[tupl
         {member.number: lambda member=member: member.session.disk.driver for member in members},  # type: ignore[misc]
     )
     for number, file in enumerate(stand):
-        driver.reads(number, *file)
+        driver.reads(number, file)
     return driver
 
 
@@ -175,21 +179,37 @@ def _first_header(opening: Opening) -> Header:
     return header_of_bytes(opening.content) if opening.existing is None else opening.existing.decoded.header
 
 
-def _stale(path: str, count: int, system: System) -> list[str]:
+def stale_files(path: str, count: int, system: System) -> list[str]:
     """Return the files that a new set takes the place of, besides those of its own names; on rank 0."""
-    found = [path] if exists(system, path) else []
-    first = subfile_path(path, 0)
+    found, subfiles = [path] if exists(system, path) else [], 0
+    with suppress(OSError, ImportError):
+        subfiles = _described_there(system, subfile_path(path, 0)).subfiles
+    names = [subfile_path(path, s) for s in range(count, subfiles)]
+    return found + [name for name in names if exists(system, name)]
+
+
+def _described_there(system: System, first: str) -> Described:
+    """Return what the first subfile of an older set says.
+
+    Raises
+    ------
+    OSError
+        There is none.
+    ImportError
+        h5py is not installed, which reads the subfiles of HDF5 blobs.
+    """
     try:
         existing = open_existing(system, first, system.realpath(first))
-    except OSError:
-        return found
+    except FormatError:
+        from pnc_vol.blob.hdf5.subfile import read_subfile
+
+        driver = open_stack("posix", first, OpenContext(False, system))
+        try:
+            return read_subfile(driver, first).says
+        finally:
+            driver.close()
     system.close(existing.fd)
-    header = existing.decoded.header
-    if is_blob_set(header):
-        with suppress(FormatError):
-            names = [subfile_path(path, s) for s in range(count, described(header, first).subfiles)]
-            found += [name for name in names if exists(system, name)]
-    return found
+    return described(existing.decoded.header, first)
 
 
 def _member(

@@ -22,20 +22,16 @@ Rules
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pnc_vol.blob.blob_set import BlobSet
-from pnc_vol.blob.described import Described
-from pnc_vol.blob.header import physical_header
+from pnc_vol.blob.header import Described, physical_header
 from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.layout import BlobFiles, BlobLayout
-from pnc_vol.blob.map_agreement import Agreed
+from pnc_vol.blob.map_agreement import Agreed, BlobSet
 from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap
 from pnc_vol.blob.physical_definitions import Member
 from pnc_vol.blob.posted_runs import PostedRuns
@@ -44,6 +40,7 @@ from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.blob.set_headers import (
     blob_names,
     canonical_of,
+    close_files,
     described_all,
     header_of_bytes,
     kept_variables,
@@ -80,12 +77,11 @@ class SubfileSet(BlobSet[BlobFiles]):
 
     Parameters
     ----------
-    comm, path, count, nprocs, subfile_of : see `BlobSet`.
+    comm, path, count, nprocs, subfile_of, stale : see `BlobSet`.
     members : list of Member, those that this rank writes; empty in a set that is only read.
     driver : SetDriver
     location : Location, of subfile 0, where this rank has no session of it.
     unnamed : bool, its subfiles have temporary names, or get them in this flush, until all have their names.
-    stale : sequence of str, on rank 0 the files to be removed when a new set has its names.
     """
 
     def __init__(
@@ -102,9 +98,11 @@ class SubfileSet(BlobSet[BlobFiles]):
         unnamed: bool = False,
         stale: Sequence[str] = (),
     ) -> None:
-        super().__init__(comm, path, BlobFiles, BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of)
+        super().__init__(
+            comm, path, BlobFiles, BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of, stale=stale
+        )
         self.members, self.driver, self._location = members, driver, location
-        self._stale, self.unnamed, self.renaming = list(stale), unnamed, False
+        self.unnamed, self.renaming = unnamed, False
         """Whether a journal lists the renames of the subfiles: an opening does those that are left."""
         self._holding = self._crossed = False
         """Whether drivers hold bytes back; whether ranks may hold what others own."""
@@ -141,14 +139,18 @@ class SubfileSet(BlobSet[BlobFiles]):
         location = Location(system, first, first)
         headers, files = read_headers(self.path, session.options, self.comm, location)
         new = headers != self.files.headers
-        descriptions = described_all(self.path, headers)
-        warns = new and self.comm.rank == 0
-        tree, canonical = canonical_of(self.path, headers, descriptions, session.options, warns=warns)
+        try:
+            descriptions = described_all(self.path, headers)
+            warns = new and self.comm.rank == 0
+            tree, canonical = canonical_of(self.path, headers, descriptions, session.options, warns=warns)
+        except BaseException:
+            close_files(system, files)
+            raise
         # The writer may have replaced the files: the descriptors at hand may be those of unlinked files.
         self._location = location
         self.driver.close()
         for number, file in enumerate(files):
-            self.driver.reads(number, *file)
+            self.driver.reads(number, file)
         self.files.forget_maps()
         if new:
             refresh_tree(session.defs.tree, tree)
@@ -353,15 +355,8 @@ class SubfileSet(BlobSet[BlobFiles]):
         self.driver.in_files = partial(self._plain, session)
         self._decided = Agreed()
         self._agreement.lists.clear()
-        if session.disk.keep_unpublished:
-            return
-        # on rank 0, what the set has taken the place of, as nobody will find undone
-        stale, self._stale = self._stale, []
-        if stale:
-            self._location.system.fsync_dir(os.path.dirname(self._location.path) or ".")
-        for name in stale:
-            with suppress(FileNotFoundError):
-                self._location.system.unlink(name)
+        if not session.disk.keep_unpublished:
+            self.remove_stale(self._location.system)
 
     def _lasts(self) -> bool:
         """Return whether a subfile may hold durable data, and all subfiles can be synced (collective)."""

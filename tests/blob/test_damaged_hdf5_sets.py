@@ -20,13 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pnc_vol
-from pnc_vol.blob.hdf5 import header_blob
 from pnc_vol.blob.hdf5.container import find
-from pnc_vol.blob.hdf5.subfile import read_subfile
+from pnc_vol.blob.hdf5.subfile import NATIVE, Order, read_subfile
 from pnc_vol.drivers.memory import MemoryDriver
 from pnc_vol.errors import FormatError, PncVolError
 
-ORDERS: tuple[header_blob.Order, ...] = ("little", "big")
+ORDERS: tuple[Order, ...] = ("little", "big")
 Damage = Callable[[Path], None]
 
 
@@ -35,7 +34,7 @@ def put(path: Path, contents: list[bytes]) -> None:
         Path(f"{path}.{number:04d}").write_bytes(content)
 
 
-def in_blobs(change: Change, order: header_blob.Order) -> Damage:
+def in_blobs(change: Change, order: Order) -> Damage:
     """A damage of what the blobs say."""
 
     def damage(path: Path) -> None:
@@ -196,11 +195,11 @@ def containers() -> Iterator[tuple[str, Damage]]:
             ("CDF-2", 0, b"CDF\2"),
             ("no magic", 0, b"HDF\5"),
             ("records = -1", 4, b"\xff" * 8),
-            ("records = 2 ** 62", 4, (1 << 62).to_bytes(8, header_blob.NATIVE)),
+            ("records = 2 ** 62", 4, (1 << 62).to_bytes(8, NATIVE)),
             ("records of the other byte order", 4, (3).to_bytes(8, "big")),
             ("a tag of the other byte order", 12, (10).to_bytes(4, "big")),
-            ("an unknown tag", 12, (9).to_bytes(4, header_blob.NATIVE)),
-            ("2 ** 60 dimensions", 16, (1 << 60).to_bytes(8, header_blob.NATIVE)),
+            ("an unknown tag", 12, (9).to_bytes(4, NATIVE)),
+            ("2 ** 60 dimensions", 16, (1 << 60).to_bytes(8, NATIVE)),
             ("no dimensions", 12, bytes(12)),
         ):
             yield f"{number}: {what}", blobs_changed(number, set_bytes(at, new))
@@ -217,7 +216,7 @@ def test_the_catalogue_is_large_enough() -> None:
 
 
 @pytest.mark.parametrize("orders", [("little", "little"), ("big", "big"), ("little", "big"), ("big", "little")])
-def test_the_good_set_is_good(tmp_path: Path, orders: tuple[header_blob.Order, ...]) -> None:
+def test_the_good_set_is_good(tmp_path: Path, orders: tuple[Order, ...]) -> None:
     """In any byte order, and if ranks of different machines wrote."""
     path = tmp_path / "out.h5"
     put(path, [one.container(order) for one, order in zip(good(), orders, strict=True)])

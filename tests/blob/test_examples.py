@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the room run and say the truth."""
+"""The examples in the docstrings of the room, and of the log files below the plug-ins, run and say the truth."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import importlib
 
 import pytest
 
+MODULES = [
+    *(f"blob.{name}" for name in ("header", "index", "maps", "names", "places", "hdf5.layout", "hdf5.subfile")),
+    *(f"append_log.{name}" for name in ("private_folders", "records")),
+]
 
-@pytest.mark.parametrize("name", ["header", "index", "maps", "places"])
+
+@pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"pnc_vol.blob.{name}"))
+    result = doctest.testmod(importlib.import_module(f"pnc_vol.{name}"))
     assert result.attempted > 0
     assert result.failed == 0

@@ -28,8 +28,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "set.nc"
 
 
-def written(path: Path, **options: Any) -> None:
-    with pnc_vol.File(path, "w", layout="blob", **options) as f:
+def written(path: Path, layout: str = "blob", **options: Any) -> None:
+    with pnc_vol.File(path, "w", layout=layout, **options) as f:
         f.create_dataset("x", (8,), "f8", decomposition=HALF)[:4] = 5
         f["g/text"] = "words"
         f.attrs["title"] = "of the set"
@@ -91,17 +91,31 @@ def test_a_second_opening_joins(path: Path) -> None:
             pnc_vol.File(path, "w", layout="blob")
 
 
-@pytest.mark.parametrize("publish", ["create", "close"])
-def test_what_it_replaces_goes(path: Path, publish: str) -> None:
+@pytest.mark.parametrize(("layout", "publish"), [("blob", "create"), ("blob", "close"), ("hdf5blob", "create")])
+def test_what_it_replaces_goes(path: Path, layout: str, publish: str) -> None:
     with pnc_vol.File(path, "w") as f:
         f["old"] = 1
-    with pnc_vol.File(path, "w", layout="blob", publish=publish) as f:
+    with pnc_vol.File(path, "w", layout=layout, publish=publish) as f:
         f["new"] = 2
         f.flush()
-        assert path.exists() == (publish == "close")
+        assert path.exists() == (publish == "close" or layout == "hdf5blob")
     assert names(path) == ["set.nc.0000"]
     with pnc_vol.File(path) as f:
         assert list(f) == ["new"]
+
+
+@pytest.mark.parametrize("old", ["blob", "hdf5blob"])
+@pytest.mark.parametrize("new", ["blob", "hdf5blob"])
+def test_a_set_of_less_subfiles_leaves_none_of_the_older_one(path: Path, old: str, new: str) -> None:
+    def job(comm: Any) -> None:
+        with pnc_vol.File(path, "w", layout=old, driver="posix", comm=comm, subfiles=3) as f:
+            f.create_dataset("t", (3, 3), "f8")[comm.rank] = 1
+
+    virtual_ranks.run(3, job)
+    path.touch()
+    assert names(path) == ["set.nc", *(f"set.nc.000{n}" for n in range(3))]
+    written(path, layout=new)
+    assert names(path) == ["set.nc.0000"]
 
 
 @pytest.mark.parametrize("mode", ["w-", "x"])
@@ -181,18 +195,102 @@ def test_names_that_the_layout_needs(path: Path) -> None:
         assert f["x"][()] == 1
 
 
-def test_a_subfile_that_is_replaced_before_it_is_read_is_no_part_of_the_version_that_was_opened(path: Path) -> None:
-    """The offsets of the old header led to other bytes of the new file."""
+def replaced_meanwhile(path: Path, layout: str) -> None:
+    """Another set takes the names of one, as a writer's new layout does."""
     for name, fill in ((path, 7), (f"{path}.new", 8)):
-        with pnc_vol.File(name, "w", layout="blob") as f:
+        with pnc_vol.File(name, "w", layout=layout) as f:
             f["x"] = np.full(100, fill)
             f.attrs["long"] = [1] * 3000 * (fill - 7)
-    with pnc_vol.File(path) as f:
-        os.replace(f"{path}.new.0000", f"{path}.0000")
-        with pytest.raises(OSError, match=r"another file in its place since the set was opened; refresh\(\)"):
-            f["x"][:]
-        f["x"].refresh()
-        assert f["x"][:].tolist() == [8] * 100
+
+
+@pytest.mark.parametrize("layout", ["blob", "hdf5blob"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_reader_has_the_version_that_it_opened(path: Path, ranks: int, layout: str) -> None:
+    """The offsets of the old header led to other bytes of the new file."""
+    replaced_meanwhile(path, layout)
+
+    def program(comm: Any) -> None:
+        with pnc_vol.File(path, comm=comm if comm.size > 1 else None, driver="posix") as f:
+            comm.agree("opened")
+            if comm.rank == 0:
+                os.replace(f"{path}.new.0000", f"{path}.0000")
+            comm.agree("replaced")
+            if comm.size == 1:
+                assert f["x"][:].tolist() == [7] * 100
+            else:
+                # only a process that is alone keeps descriptors
+                with pytest.raises(OSError, match="another file in its place since the set was opened") as caught:
+                    f["x"][:]
+                assert caught.value.errno == errno.ESTALE
+            comm.agree("read")
+            if layout == "blob":
+                f["x"].refresh()
+                assert f["x"][:].tolist() == [8] * 100
+
+    virtual_ranks.run(ranks, program)
+
+
+def test_a_reader_keeps_few_descriptors_and_gives_them_back(path: Path) -> None:
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    written(path)
+    before = opened()
+    for _ in range(3):
+        with pnc_vol.File(path) as f:
+            assert f["x"][0] == 5
+            f["x"].refresh()
+            assert f["x"][0] == 5
+            assert opened() == before + 1
+        assert opened() == before
+    Path(f"{path}.0000").write_bytes(Path(f"{path}.0000").read_bytes()[:100])
+    with pytest.raises(OSError, match=r"set\.nc"):
+        pnc_vol.File(path)
+    assert opened() == before
+
+
+@pytest.mark.parametrize("mode", ["a", "w-", "x"])
+@pytest.mark.parametrize("layout", ["blob", "hdf5blob"])
+@pytest.mark.parametrize("left", [1, 2])
+def test_no_set_is_begun_over_the_rest_of_another_one(path: Path, layout: str, left: int, mode: str) -> None:
+    def job(comm: Any) -> None:
+        with pnc_vol.File(path, "w", layout=layout, driver="posix", comm=comm, subfiles=3) as f:
+            f.create_dataset("t", (3, 3), "f8")[comm.rank] = 1
+
+    virtual_ranks.run(3, job)
+    for number in range(left):
+        Path(f"{path}.000{number}").unlink()
+    there = {name: (path.parent / name).read_bytes() for name in names(path)}
+    with pytest.raises(FileNotFoundError, match="the first file of this set of subfiles is missing"):
+        pnc_vol.File(path, mode, layout=layout)
+    assert there == {name: (path.parent / name).read_bytes() for name in names(path)}
+    pnc_vol.File(path, "w", layout=layout).close()
+    other = path.parent / "other.nc"
+    (path.parent / "other.nc.2024").write_bytes(b"of another kind")
+    pnc_vol.File(other, mode, layout=layout).close()
+    assert set(names(path)) >= {"set.nc.0000", "other.nc.0000"}
+
+
+@pytest.mark.parametrize("publish", ["create", "close"])
+@pytest.mark.parametrize("layout", ["blob", "hdf5blob"])
+def test_a_plain_file_takes_the_name_of_a_set_and_says_so(path: Path, layout: str, publish: str) -> None:
+    with pnc_vol.File(path, "w", layout=layout) as f:
+        f["x"] = [1, 2]
+    with (
+        pytest.warns(pnc_vol.PncVolWarning, match=r"set of subfiles of this name \(set.nc.0000 .* is kept beside"),
+        pnc_vol.File(path, "w", publish=publish) as f,
+    ):
+        f["y"] = 3
+    assert names(path) == ["set.nc", "set.nc.0000"]
+    with pnc_vol.File(path) as f, pnc_vol.File(f"{path}.0000") as subfiles:
+        assert (list(f), list(subfiles)) == (["y"], ["x"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # a set takes the place of both, and a file of another kind is none of a set
+        pnc_vol.File(path, "w", layout=layout).close()
+        (path.parent / "other.nc.0000").write_bytes(b"of another kind")
+        pnc_vol.File(path.parent / "other.nc", "w").close()
+    assert names(path) == ["other.nc", "other.nc.0000", "set.nc.0000"]
 
 
 def test_a_missing_set(path: Path) -> None:

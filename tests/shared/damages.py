@@ -38,7 +38,7 @@ from file_format import (
 )
 
 import pnc_vol
-from pnc_vol.blob.hdf5 import header_blob
+from pnc_vol.blob.hdf5.subfile import NATIVE, Order, encode_header
 from pnc_vol.blob.header import physical_header
 from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap, content
 from pnc_vol.errors import FormatError, PncVolError, PncVolWarning
@@ -107,7 +107,7 @@ class Subfile:
                 made[at : at + len(one)] = one
         return bytes(made[: max(data_end(placed), 0)])
 
-    def blobs(self, order: header_blob.Order = header_blob.NATIVE) -> tuple[bytes, bytes]:
+    def blobs(self, order: Order = NATIVE) -> tuple[bytes, bytes]:
         """The content of ``/header_blob`` and ``/data_blob``, whose blobs are where those of the good set are."""
         made = b""
         known = dict(zip((var.name for var in CANONICAL.vars), ASSIGNED, strict=True))
@@ -128,9 +128,9 @@ class Subfile:
                 else:
                     pieces = rows if blob == 0 else []
                 made += b"".join(_in_order(piece, size, order) for piece in pieces)
-        return header_blob.encode(self.header, order), made
+        return encode_header(self.header, order), made
 
-    def container(self, order: header_blob.Order = header_blob.NATIVE) -> bytes:
+    def container(self, order: Order = NATIVE) -> bytes:
         """The file of the layout "hdf5blob", made by h5py alone."""
         return hdf5_file(*self.blobs(order))
 
@@ -138,7 +138,7 @@ class Subfile:
         return [var.name for var in self.header.vars].index(name)
 
 
-def _in_order(piece: bytes, size: int, order: header_blob.Order) -> bytes:
+def _in_order(piece: bytes, size: int, order: Order) -> bytes:
     whole = piece[: len(piece) // size * size]
     return np.frombuffer(whole, f">u{size}").astype(f"{'<' if order == 'little' else '>'}u{size}").tobytes()
 

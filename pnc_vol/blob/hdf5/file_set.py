@@ -1,6 +1,7 @@
 """A set of HDF5 blob files keeps posted data until the close; then all ranks write the files together.
 
-Knows: the ranks of each subfile, their plans, drivers, fill values. Does not know: users' objects, HDF5.
+Knows: how a set is created, or opened for reading; the ranks of each subfile, their plans, drivers, fill values. Does
+not know: users' objects, HDF5.
 
 Rules
 -----
@@ -10,14 +11,17 @@ Rules
    each rank writes its data once, in whichever subfile they belong. Only where several ranks posted the same elements,
    data posted after a flush are written after data posted before it.
 3. Variables that are not partitioned are written to subfile 0, and copied to the others when all ranks have written.
-4. A subfile has a temporary name until all of them are written whole. If something fails, none gets its name.
+4. A subfile has a temporary name until all of them are written whole. If something fails, none gets its name. These
+   files are made when the set is opened: what cannot be written is known before the job runs.
+5. A closed set can only be read. Rank 0 reads the headers and maps and sends them to the other ranks.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import add
@@ -25,32 +29,39 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.blob.blob_set import BlobSet
 from pnc_vol.blob.hdf5.container import Container, Stored
 from pnc_vol.blob.hdf5.layout import Hdf5BlobFiles, Hdf5BlobLayout
-from pnc_vol.blob.hdf5.subfile import Hdf5Subfile, contained, plan_subfile
+from pnc_vol.blob.hdf5.subfile import Hdf5Subfile, contained, plan_subfile, read_subfile
 from pnc_vol.blob.header import physical_header
 from pnc_vol.blob.index import ElementIndex
-from pnc_vol.blob.map_agreement import Agreed
+from pnc_vol.blob.map_agreement import Agreed, BlobSet
 from pnc_vol.blob.maps import SubfileMap
 from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.posted_runs import PostedRuns, inner_shape
 from pnc_vol.blob.renaming import forget_renames, write_renames
 from pnc_vol.blob.set_driver import SetDriver
+from pnc_vol.blob.set_headers import Standing, canonical_of, closed_if_it_fails, read_in_turn, refuse_foreign
+from pnc_vol.blob.set_opening import dealt_subfiles, stale_files
+from pnc_vol.disk.locking import Held
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.block_copy import copy_blocks
+from pnc_vol.drivers.stack import open_stack, stack_capabilities
 from pnc_vol.errors import NotYetError
 from pnc_vol.extents.model import Runs, one_extent
 from pnc_vol.extents.subarrays import coalesced
+from pnc_vol.file.driver_stack import context_of, open_together, stack_of, stack_of_others
+from pnc_vol.file.joining import session_of
+from pnc_vol.file.opening import Opening
 from pnc_vol.file.session import Session, WriteData
 from pnc_vol.flush.agree import Agreement
 from pnc_vol.format.model import Header
-from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.mapping.tree import DatasetNode, Tree
 from pnc_vol.queue.batches import Batch, Listed
-from pnc_vol.ranks.comm import Comm
+from pnc_vol.ranks.comm import Comm, on_root
+from pnc_vol.settings.options import Options
 
-__all__ = ["Hdf5Set", "Hdf5SetDriver", "Own"]
+__all__ = ["Hdf5Set", "Hdf5SetDriver", "Own", "open_hdf5_set"]
 
 _BLOCK = 1 << 20
 """Bytes that are filled or copied at once."""
@@ -98,7 +109,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
 
     Parameters
     ----------
-    comm, path, count, nprocs, subfile_of : see `BlobSet`.
+    comm, path, count, nprocs, subfile_of, stale : see `BlobSet`.
     own : Own or None, in a set that is read.
     driver : Hdf5SetDriver
     location : Location, of subfile 0, by which the process finds the session again.
@@ -115,9 +126,12 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         own: Own | None,
         driver: Hdf5SetDriver,
         location: Location,
+        stale: Sequence[str] = (),
     ) -> None:
         make = partial(Hdf5BlobFiles, path=path)
-        super().__init__(comm, path, make, Hdf5BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of)
+        super().__init__(
+            comm, path, make, Hdf5BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of, stale=stale
+        )
         self.driver, self._location, self.own = driver, location, own
         driver.files = self.files
         self._flushed: list[int] = []
@@ -214,7 +228,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         self._copy_plain(layout, decided)
         own.driver.end_flush()
         own.driver.drain()
-        (replaces,), _ = self.comm.agree("close replaces", (own.location.replaces,))
+        (replaces,), _ = self.comm.agree("close replaces", (own.location.replaces or bool(self._stale),))
         # The data of all ranks are in the files: so is the length that a driver held back till then.
         own.driver.release(_EPOCH)
         if durable or replaces:
@@ -350,6 +364,7 @@ class Hdf5Set(BlobSet[Hdf5BlobFiles]):
         own.location.note_published()
         if renames and self.comm.rank == 0:
             forget_renames(system, self.path)
+        self.remove_stale(system)
 
     def close(self, *, orderly: bool, flushed: bool) -> None:
         """Let go of the subfiles (collective if `orderly`)."""
@@ -392,3 +407,123 @@ def _fill_bytes(driver: Driver, begin: int, nbytes: int, pattern: bytes) -> None
     block = np.frombuffer(pattern * (min(step, nbytes) // len(pattern)), np.uint8)
     for low in range(0, nbytes, step):
         driver.write(one_extent(begin + low, min(step, nbytes - low)), block)
+
+
+def open_hdf5_set(opening: Opening) -> Any:
+    """Open or create a set of HDF5 blob files (collective); see `set_opening.open_set`."""
+    path = opening.path
+    if not opening.content:
+        return _created(opening)
+    if opening.writable:
+        raise NotYetError(
+            f"{path}: HDF5 blobs are written once, when the file is closed: all data of a process lie in one piece, "
+            "without room for more. Open it with mode 'r', or copy it to a file of another layout and go on with that"
+        )
+    return _read(opening)
+
+
+def _session(opening: Opening, driver: Hdf5SetDriver, tree: Tree, header: Header, files: Hdf5Set) -> Any:
+    """Fill in what was read or made of a set; its session (collective)."""
+    opening.way, opening.driver, opening.layout = "open" if opening.content else "create", driver, Hdf5BlobLayout
+    # The header of a set is in none of its files.
+    opening.header, opening.tree, opening.content = header, tree, b""
+    return session_of(opening, file_set=files)
+
+
+def _created(opening: Opening) -> Any:
+    path, mode, options, comm = opening.path, opening.mode, opening.options, opening.comm
+    system = options.system
+    (number, *_), subfile_of = dealt_subfiles(options, comm, None)
+    made: list[Own] = []
+    count = 1 + max(subfile_of)
+    stale: list[str] = []
+    try:
+        with comm.errors_shared():
+            stale += stale_files(path, count, system) if comm.rank == 0 else []
+            made.append(_own(path, number, mode, options, comm.group(number)))
+            comm.agree("create subfiles")
+    except BaseException:
+        for own in made:
+            own.location.discard()
+            own.location.held.release()
+        raise
+    own = made[0]
+    context = context_of(options, comm, writable=True)
+    driver = Hdf5SetDriver(path, stack_of_others(options, writable=True), context, {number: lambda: own.driver})
+    real = system.realpath(subfile_path(path, 0))
+    location = own.location if number == 0 else Location(system, real, real)
+    files = Hdf5Set(
+        comm,
+        path,
+        count=count,
+        nprocs=comm.size,
+        subfile_of=subfile_of,
+        own=own,
+        driver=driver,
+        location=location,
+        stale=stale,
+    )
+    tree, canonical = canonical_of(path, [], [], options, warns=False)
+    return _session(opening, driver, tree, canonical, files)
+
+
+def _own(path: str, number: int, mode: str, options: Options, group: Comm) -> Own:
+    """Make the temporary file of a subfile, and open it on the ranks that share it (collective in the group)."""
+    system, name = options.system, subfile_path(path, number)
+    places: list[Location] = []
+
+    def do() -> str:
+        held = Held(system, name, options.locking)
+        exclusive = mode in ("w-", "x")
+        places.append(Location.create(system, name, b"", exclusive=exclusive, publish=False, held=held))
+        return places[0].work
+
+    work = on_root(group, "create subfile", do)
+    location = places[0] if places else Location(system, system.realpath(name), work, unseen=True)
+    fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
+    context = context_of(options, group, writable=True, fd=fd)
+    driver = open_together(stack_of(options, group), work, context, group, location)
+    assert driver is not None
+    return Own(number, group, location, driver)
+
+
+def _read(opening: Opening) -> Any:
+    path, options, comm = opening.path, opening.options, opening.comm
+    context, spec = context_of(options, comm, writable=False), stack_of_others(options, writable=False)
+
+    def read(name: str, number: int) -> tuple[tuple[Any, ...], int, Standing]:
+        fd = options.system.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        with closed_if_it_fails(options.system, fd):
+            lent = fd if stack_capabilities(spec).takes_descriptor else -1
+            one = open_stack(spec, name, context._replace(comm=None, fd=lent))
+            try:
+                subfile = read_subfile(one, name)
+            finally:
+                one.close()
+            return subfile.value(), subfile.says.subfiles, Standing(name, options.system.fstat(fd).st_ino, fd)
+
+    read_on_root = read_in_turn(path, options, comm, read)
+    driver = Hdf5SetDriver(path, spec, context, {})
+    for number, (_, file) in enumerate(read_on_root):
+        driver.reads(number, file)
+    try:
+        subfiles = [Hdf5Subfile.of_value(one) for one, _ in read_on_root]
+        headers, says = [one.header for one in subfiles], [one.says for one in subfiles]
+        refuse_foreign(path, says, exact=True)
+        tree, canonical = canonical_of(path, headers, says, options, warns=comm.rank == 0)
+    except BaseException:
+        driver.close()
+        raise
+    real = options.system.realpath(subfile_path(path, 0))
+    files = Hdf5Set(
+        comm,
+        path,
+        count=len(subfiles),
+        nprocs=says[0].nprocs,
+        subfile_of=[0] * comm.size,
+        own=None,
+        driver=driver,
+        location=Location(options.system, real, real),
+    )
+    files.files.use_subfiles(subfiles, tuple(tree.datasets))
+    return _session(opening, driver, tree, canonical, files)

@@ -8,26 +8,215 @@ Rules
 1. While a set is written nothing has an offset: posted data stay in the queue, or in its spill file, until the close.
    Then all places are known at once, before the first byte is written.
 2. A closed set can only be read.
+3. In a PnetCDF blob file the elements of all blobs of a subfile lie in one row of a variable; here each blob has a part
+   of its own. So a variable begins at as many addresses as there are blobs in all subfiles. They are computed when the
+   variable is first asked for: of 500 variables a program reads a few.
+4. Elements that are in no blob lie in the supplement of the variable, or have no place, as in a `BlobPlace`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from pnc_vol.blob.hdf5.places import Hdf5BlobPlace, HeldElsewhere, blob_starts
+from pnc_vol.blob.hdf5.parts import BlobParts
 from pnc_vol.blob.hdf5.subfile import Hdf5Subfile
 from pnc_vol.blob.index import ElementIndex, index_of
 from pnc_vol.blob.layout import BlobFiles, BlobLayout
 from pnc_vol.blob.maps import SubfileMap
+from pnc_vol.blob.places import MapLookup
 from pnc_vol.drivers.base import Driver
-from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.errors import NotSyncedError
+from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent, spread
 from pnc_vol.layout.base import SHIFT, ElementMap, Place
 
-__all__ = ["Hdf5BlobFiles", "Hdf5BlobLayout"]
+__all__ = ["Addresses", "Hdf5BlobFiles", "Hdf5BlobLayout", "Hdf5BlobPlace", "HeldElsewhere", "blob_starts"]
+
+Addresses = Callable[[], tuple[Int64, Int64]]
+"""Gives where each blob's part of a variable begins, as an address, and bytes from one record of it to the next."""
+
+
+def blob_starts(parts: Sequence[BlobParts], k: int) -> Int64:
+    """Compute where each blob of all subfiles begins among the elements of a map: subfile and position in one number.
+
+    Parameters
+    ----------
+    parts : sequence of BlobParts, of each subfile.
+    k : int, the number of the map, from 0.
+
+    Returns
+    -------
+    int64[blobs of all subfiles], ascending
+    """
+    none = np.empty(0, np.int64)
+    return np.concatenate([none, *(before(one.counts[k]) + (s << SHIFT) for s, one in enumerate(parts))])
+
+
+class Hdf5BlobPlace:
+    """Where the elements of one partitioned variable lie: an `ElementMap`.
+
+    Parameters
+    ----------
+    lookup : MapLookup, of its map; shared by its variables.
+    starts : int64[blobs], `blob_starts` of its map; shared by its variables.
+    itemsize : int, bytes of an element.
+    record : bool, the variable has the record dimension.
+    addresses : Addresses, called once at most.
+    supplement : Place, optional
+        Of the elements that are in no blob, in ascending order.
+
+    Examples
+    --------
+    >>> from pnc_vol.blob.index import ElementIndex
+    >>> owned = Runs(np.array([2, 6]), np.array([2, 3]))
+    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (owned, 0, 0))
+    >>> where = np.array([100, 500]), np.array([24, 16])
+    >>> place = Hdf5BlobPlace(lookup, np.array([0, 3]), 8, record=True, addresses=lambda: where)
+    >>> found = place.extents(Runs(np.array([2, 16]), np.array([2, 3])))
+    >>> found.offset.tolist(), found.length.tolist(), found.place.tolist()
+    ([100, 140, 516], [16, 8, 16], [0, 16, 24])
+    """
+
+    __slots__ = ("_addresses", "_base", "_starts", "_steps", "inner", "itemsize", "lookup", "supplement")
+
+    def __init__(
+        self,
+        lookup: MapLookup,
+        starts: Int64,
+        itemsize: int,
+        *,
+        record: bool,
+        addresses: Addresses,
+        supplement: Place | None = None,
+    ) -> None:
+        self.lookup, self.itemsize, self.supplement = lookup, itemsize, supplement
+        self.inner = lookup.nelems if record else 0
+        self._starts = starts
+        self._addresses = addresses
+        self._base: Int64 | None = None
+        self._steps = starts
+
+    def _begins(self) -> Int64:
+        """Return where each part begins."""
+        if self._base is None:
+            base, steps = self._addresses()
+            # elements in no blob have the index -1, which is the last entry
+            last = self.supplement or Place(0, self.itemsize, 0, 0)
+            self._steps = np.append(steps, last.record_size)
+            self._base = np.append(base, last.begin)
+        return self._base
+
+    @property
+    def orders(self) -> dict[Any, Any]:
+        """See `BlobPlace.orders`."""
+        return self.lookup.orders
+
+    @property
+    def elements(self) -> int:
+        """Elements of a record, or of all."""
+        return self.lookup.nelems
+
+    def heads(self, elements: Int64) -> tuple[Int64, Int64]:
+        """See `BlobPlace.heads`: the blob of each element, and elements before it in that blob's part."""
+        found = self.lookup.locate(Runs(elements, np.ones_like(elements)))
+        home = (found.subfile << SHIFT) + found.position
+        blob = np.searchsorted(self._starts, home, side="right") - 1
+        nowhere = found.subfile < 0
+        blob[nowhere] = -1
+        return blob, np.where(nowhere, found.position, home - self._starts[blob])
+
+    def parts(self, heads: tuple[Int64, Int64]) -> tuple[Int64, Int64]:
+        """Return the blob of each element, -1 for the supplement, and its number in that blob's part."""
+        return heads
+
+    def addresses(self, heads: tuple[Int64, Int64], record: int) -> Int64:
+        """See `BlobPlace.addresses`."""
+        blob, within = heads
+        where: Int64 = self._begins()[blob] + within * self.itemsize + record * self._steps[blob]
+        return where
+
+    def joined(self, runs: Runs) -> Extents:
+        """See `ElementMap.joined`: all that this rank owns is one extent."""
+        record, own = self.lookup.own_record(runs), self.lookup.own
+        if record < 0 or own is None or (record and not self.inner):
+            return self.extents(runs)
+        base = self._begins()
+        blob = int(np.searchsorted(self._starts, (own[1] << SHIFT) + own[2], side="right")) - 1
+        nbytes = int(own[0].length.sum()) * self.itemsize
+        return one_extent(int(base[blob] + record * self._steps[blob]), nbytes)
+
+    def extents(self, runs: Runs) -> Extents:
+        """See `ElementMap.extents`; elements without a place are left out."""
+        base = self._begins()
+        start, length = runs
+        record = start // self.inner if self.inner else np.zeros(start.size, np.int64)
+        found = self.lookup.locate(Runs(start - record * self.inner, length))
+        number, place, record = found.length, found.place, record[found.run]
+        # Subfile and position in one number, as in `starts`; elements in no blob have negative numbers, in order.
+        home = np.where(found.subfile < 0, -1 - found.position, (found.subfile << SHIFT) + found.position)
+        blob = np.searchsorted(self._starts, home, side="right") - 1
+        last_blob = np.where(home < 0, blob, np.searchsorted(self._starts, home + number - 1, side="right") - 1)
+        if bool((blob != last_blob).any()):
+            # A piece of several blobs, or with empty ones in between.
+            owner, step = spread(last_blob - blob + 1)
+            blob = blob[owner] + step
+            bounds = np.append(self._starts, np.iinfo(np.int64).max)
+            low = np.maximum(home[owner], np.where(blob < 0, home[owner], bounds[blob]))
+            high = np.minimum((home + number)[owner], np.where(blob < 0, (home + number)[owner], bounds[blob + 1]))
+            place = place[owner] + low - home[owner]
+            home, number, record = low, high - low, record[owner]
+            there = number > 0
+            home, number, record, place, blob = (column[there] for column in (home, number, record, place, blob))
+        nowhere = home < 0
+        within = np.where(nowhere, -1 - home, home - self._starts[blob]) if self._starts.size else -1 - home
+        offset = base[blob] + within * self.itemsize + record * self._steps[blob]
+        nbytes, at = number * self.itemsize, place * self.itemsize
+        if self.supplement is None and nowhere.any():
+            there = ~nowhere
+            return Extents(offset[there], nbytes[there], at[there])
+        return Extents(offset, nbytes, at)
+
+
+class HeldElsewhere:
+    """A variable of a file that is being written, of which other ranks hold elements until the close: an `ElementMap`.
+
+    Nothing of it is in a file. What this rank posted is laid over what is read; other elements cannot be had.
+
+    Parameters
+    ----------
+    itemsize, inner : int, see `ElementMap`.
+    posted : function, gives what this rank posted: sorted, disjoint runs.
+    name : str, of the file and the variable, for messages.
+    """
+
+    __slots__ = ("_name", "_posted", "inner", "itemsize")
+
+    def __init__(self, itemsize: int, inner: int, posted: Callable[[], Runs], name: str) -> None:
+        self.itemsize, self.inner = itemsize, inner
+        self._posted, self._name = posted, name
+
+    def extents(self, runs: Runs) -> Extents:
+        """Return no extents, if this rank posted all of the elements.
+
+        Raises
+        ------
+        NotSyncedError
+            Other ranks may have posted some.
+        """
+        posted = self._posted()
+        at = np.searchsorted(posted.start, runs.start, side="right") - 1
+        ends = np.append(posted.start + posted.length, 0)[at]
+        if bool((runs.start + runs.length > np.where(at < 0, 0, ends)).any()):
+            raise NotSyncedError(
+                f"{self._name}: with layout='hdf5blob' each rank keeps what it wrote until the file is closed: read "
+                "what this rank wrote, or close the file and open it again"
+            )
+        return Extents(*np.zeros((3, 0), np.int64))
+
+    joined = extents
 
 
 class Hdf5BlobFiles(BlobFiles):

@@ -20,9 +20,9 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.blob.described import Described
 from pnc_vol.blob.hdf5.container import DATA, Stored
 from pnc_vol.blob.hdf5.swapped import Regions
+from pnc_vol.blob.header import Described
 from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap, from_content
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError

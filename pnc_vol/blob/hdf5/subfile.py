@@ -1,33 +1,191 @@
 """`Hdf5Subfile` describes one subfile of HDF5 blobs: its container, header, parts, and the driver of its elements.
 
-Knows: the other modules of this package, drivers. Does not know: the other subfiles, canonical elements, ranks.
+Knows: the other modules of this package, the grammar of CDF-5, drivers. Does not know: the other subfiles, canonical
+elements, ranks.
 
-Rule
-----
-A subfile is described in the same way whether it was read (`read_subfile`) or is going to be written (`plan_subfile`):
-all places are known before the first byte is written.
+Rules
+-----
+1. A subfile is described in the same way whether it was read (`read_subfile`) or is going to be written
+   (`plan_subfile`): all places are known before the first byte is written.
+2. The bytes of ``/header_blob`` are those of a CDF-5 header, with all numbers and all attribute values in the byte
+   order of the machine that wrote them. The order is stored nowhere: the tag behind the number of records tells it.
+3. Every begin is 0, because no element has a place in a NetCDF file. Begins that are read are not looked at.
+4. The header fills the dataset: bytes that are left over are an error, since a list is then shorter than it was.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pnc_vol.blob.described import Described, described
-from pnc_vol.blob.hdf5 import header_blob
 from pnc_vol.blob.hdf5.container import HEADER, Container, Stored, find, make
 from pnc_vol.blob.hdf5.parts import BlobParts, read_map, read_parts
 from pnc_vol.blob.hdf5.swapped import SwappedDriver
+from pnc_vol.blob.header import Described, described
 from pnc_vol.blob.maps import SubfileMap
 from pnc_vol.drivers.base import Driver, Memory
-from pnc_vol.errors import FormatError, LimitError
+from pnc_vol.errors import CorruptHeaderError, FormatError, LimitError, NotCDFError
 from pnc_vol.extents.model import Extents, Int64, Runs, one_extent
-from pnc_vol.format.limits import MAX_HEADER_BYTES
-from pnc_vol.format.model import TYPES, Header
+from pnc_vol.format.decode import Reader
+from pnc_vol.format.encode import with_zero_begins
+from pnc_vol.format.limits import MAX_HEADER_BYTES, MAX_NAME
+from pnc_vol.format.model import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, TYPES, VARIABLE, WIDTHS, Attr, Header, Order
 
-__all__ = ["Hdf5Subfile", "contained", "plan_subfile", "read_subfile"]
+__all__ = [
+    "NATIVE", "Hdf5Subfile", "Order", "contained", "decode_header", "encode_header", "order_of", "plan_subfile",
+    "read_subfile",
+]  # fmt: skip
+
+
+NATIVE: Order = sys.byteorder
+"""The byte order of this machine, in which blobs are written."""
+
+_FIRST_TAG = 12
+"""The byte where the tag of the list of dimensions is, behind the magic and the number of records."""
+
+
+def encode_header(header: Header, order: Order = NATIVE) -> bytes:
+    """Return the content of ``/header_blob``; its length is a multiple of 4.
+
+    Parameters
+    ----------
+    header : Header, of the version 5; its begins are not looked at.
+    order : str, ``"big"`` or ``"little"``.
+
+    Raises
+    ------
+    DefinitionError
+        Something that CDF-5 cannot hold.
+
+    Examples
+    --------
+    >>> encode_header(Header(5, 2), "little")[:8].hex()
+    '4344460502000000'
+    """
+    return with_zero_begins(_with_swapped_values(header) if order == "little" else header, order)
+
+
+def decode_header(data: bytes, where: str = "header_blob", *, offset: int = 0, most: int = MAX_HEADER_BYTES) -> Header:
+    """Return the header that the content of ``/header_blob`` describes; attribute values are big-endian, as in any
+    header.
+
+    Parameters
+    ----------
+    data : bytes, all of the dataset.
+    where : str, the file and the dataset, for messages.
+    offset : int, the byte of the file where the dataset begins, for messages.
+    most : int, bytes of the longest header that is decoded.
+
+    Raises
+    ------
+    FormatError
+        The bytes are not a header; ``offset`` counts from the start of the file.
+
+    Examples
+    --------
+    >>> decode_header(encode_header(Header(5, 2))).numrecs
+    2
+    """
+    try:
+        order = order_of(data)
+        header, nbytes = _read(data, order, most)
+        if nbytes != len(data):
+            raise CorruptHeaderError(
+                f"The header ends at byte {nbytes}, and the dataset has {len(data)} bytes: a list of the header is "
+                "shorter than it was, or the dataset is not a header",
+                offset=nbytes,
+                field="header_blob",
+                value=len(data),
+            )
+    except FormatError as error:
+        at = offset + (error.offset or 0)
+        raise type(error)(
+            f"{where}, which begins at byte {offset} of the file: {error}",
+            offset=at,
+            field=error.field,
+            value=error.value,
+        ) from None
+    return _with_swapped_values(header) if order == "little" else header
+
+
+def order_of(data: bytes) -> Order:
+    """Return the byte order of the content of ``/header_blob``.
+
+    Raises
+    ------
+    FormatError
+        It is not the beginning of a CDF-5 header.
+
+    Examples
+    --------
+    >>> order_of(encode_header(Header(5, 1), "little")), order_of(encode_header(Header(5, 1), "big"))
+    ('little', 'big')
+    """
+    if data[:4] != b"CDF\5":
+        raise NotCDFError(
+            f"It begins with {data[:4]!r}, and not with the header of a CDF-5 file",
+            offset=0,
+            field="magic",
+            value=data[:4],
+        )
+    # Without dimensions the tag of the next list shows it; a header without any list has only its number of records.
+    for at in range(_FIRST_TAG, min(len(data) - 3, _FIRST_TAG + 3 * 12), 12):
+        tag = data[at : at + 4]
+        for order in (NATIVE, "little" if NATIVE == "big" else "big"):
+            found = int.from_bytes(tag, order)
+            if found in (DIMENSION, ATTRIBUTE, VARIABLE):
+                return order
+        if found != ABSENT:
+            raise CorruptHeaderError(
+                f"dim.tag at byte {at} is {tag!r}, which is the tag of a list in neither byte order",
+                offset=at,
+                field="dim.tag",
+                value=tag,
+            )
+    little, big = (int.from_bytes(data[4:12], order) for order in ("little", "big"))
+    return NATIVE if little == big else "little" if little < big else "big"
+
+
+def _read(data: bytes, order: Order, most: int) -> tuple[Header, int]:
+    """Return the header, with attribute values in this order, and its bytes."""
+    reader = Reader(data, len(data), most, MAX_NAME, LITTLE if order == "little" else WIDTHS[5])
+    header, _, nbytes, _ = reader.header()
+    if header.numrecs < 0:
+        raise CorruptHeaderError("numrecs at byte 4 is STREAMING: it has to be a number", offset=4, field="numrecs")
+    return replace(header, vars=tuple(var._replace(begin=0) for var in header.vars)), nbytes
+
+
+def _with_swapped_values(header: Header) -> Header:
+    """Return the header with the bytes of each attribute value reversed."""
+    made: dict[int, tuple[Attr, ...]] = {}
+    # many attributes share one value: it is swapped once
+    values: dict[tuple[int, bytes], bytes] = {}
+
+    def turned(attr: Attr) -> Attr:
+        size = TYPES[attr.type].size
+        if size == 1:
+            return attr
+        found = values.get((size, attr.data))
+        if found is None:
+            found = values[size, attr.data] = np.frombuffer(attr.data, f"u{size}").byteswap().tobytes()
+        return Attr(attr.name, attr.type, attr.nelems, found)
+
+    def swapped(attrs: tuple[Attr, ...]) -> tuple[Attr, ...]:
+        # similar variables share one tuple of attributes
+        found = made.get(id(attrs))
+        if found is None:
+            found = made[id(attrs)] = tuple(map(turned, attrs))
+        return found
+
+    variables = tuple(var._replace(attrs=swapped(var.attrs)) if var.attrs else var for var in header.vars)
+    found = replace(header, attrs=swapped(header.attrs), vars=variables)
+    if header.facts.within_limits:
+        found.facts.within_limits = True
+    return found
 
 
 class Hdf5Subfile(NamedTuple):
@@ -43,21 +201,21 @@ class Hdf5Subfile(NamedTuple):
 
     path: str
     container: Container
-    order: header_blob.Order
+    order: Order
     header: Header
     says: Described
     parts: BlobParts
 
     def value(self, content: bytes = b"") -> tuple[Any, ...]:
         """Return what another rank needs to know of it; `content`, of ``/header_blob``, where it is at hand."""
-        parts, content = self.parts, content or header_blob.encode(self.header, self.order)
+        parts, content = self.parts, content or encode_header(self.header, self.order)
         return self.path, *self.container, self.order, parts.counts.tolist(), parts.nreqs.tolist(), content
 
     @classmethod
     def of_value(cls, value: Sequence[Any]) -> Hdf5Subfile:
         """Return the subfile that `value` describes."""
         path, header_at, data_at, order, counts, nreqs, content = value
-        header = header_blob.decode(content, path, most=len(content))
+        header = decode_header(content, path, most=len(content))
         says = described(header, path)
         shape = (len(says.maps), says.nblobs)
         elements, runs = (np.array(rows, np.int64).reshape(shape) for rows in (counts, nreqs))
@@ -107,9 +265,7 @@ class Hdf5Subfile(NamedTuple):
 UNKNOWN = Container(Stored(0, 0), Stored(0, 0))
 
 
-def plan_subfile(
-    header: Header, counts: Int64, nreqs: Int64, path: str, order: header_blob.Order = header_blob.NATIVE
-) -> Hdf5Subfile:
+def plan_subfile(header: Header, counts: Int64, nreqs: Int64, path: str, order: Order = NATIVE) -> Hdf5Subfile:
     """Plan a subfile that is going to be written; each of its processes makes the same plan.
 
     Parameters
@@ -144,7 +300,7 @@ def contained(plan: Hdf5Subfile) -> tuple[Hdf5Subfile, list[tuple[int, bytes]], 
     MissingPackageError
         h5py is not installed.
     """
-    content = header_blob.encode(plan.header, plan.order)
+    content = encode_header(plan.header, plan.order)
     container, pieces, nbytes = make(len(content), plan.parts.nbytes)
     return plan._replace(container=container), [*pieces, (container.header.offset, content)], nbytes
 
@@ -180,8 +336,8 @@ def read_subfile(driver: Driver, path: str, *, most: int = MAX_HEADER_BYTES) -> 
     if stored.nbytes and driver.read_one(content, stored.offset) != stored.nbytes:
         raise FormatError(f"{where} could not be read whole: the file has become shorter", field=HEADER)
     data = content.tobytes()
-    header = header_blob.decode(data, where, offset=stored.offset, most=most)
-    order = header_blob.order_of(data)
+    header = decode_header(data, where, offset=stored.offset, most=most)
+    order = order_of(data)
     says = described(header, path)
     parts = read_parts(driver, container.data, header, says, order, path)
     return Hdf5Subfile(path, container, order, header, says, parts)
