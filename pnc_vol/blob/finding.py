@@ -25,6 +25,7 @@ from pnc_vol.file.registry import refuse_open
 from pnc_vol.layout.registry import layout_class
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
+from pnc_vol.warn import warn_outside
 
 __all__ = ["BlobSets"]
 
@@ -90,6 +91,11 @@ class BlobSets:
             combinations.check(layout_class(options.layout), options, 1, path=base, new=True)
             if plain is not None:
                 refuse_open(system.realpath(base), base, replaced=True)
+        elif plain is not None and plain.st_size:
+            warn_outside(
+                f"{base}: an ordinary file has this name, too, and is what the name leads to; what is opened here is "
+                f"the set of subfiles beside it, {subfile_path(base, 0)!r}. Remove what is not needed of the two"
+            )
         if opening.token:
             _look_after(opening, base, there=there is not None, plain=plain is not None)
 

@@ -6,25 +6,17 @@ Knows: the names of such plug-ins, what is asked of them. Does not know: names o
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pnc_vol.file.opening import Opening
 from pnc_vol.plugins import Registry
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
-from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.disk.existing import Existing
 
-__all__ = [
-    "FileSets", "SetSeen", "file_sets", "file_with_header", "files_of", "is_set", "matched_set", "set_names",
-    "warn_of_set",
-]  # fmt: skip
-
-_FIRST = ".0000"
-"""What follows the name of a set in that of its first file: so no plug-in is loaded to see whether there may be one."""
+__all__ = ["FileSets", "SetSeen", "file_sets", "file_with_header", "files_of", "is_set", "matched_set", "set_names"]
 
 
 class SetSeen(NamedTuple):
@@ -129,19 +121,3 @@ def files_of(system: System, path: str) -> list[str]:
 def is_set(system: System, path: str) -> bool:
     """Return whether a path is the name of a set of files: nothing stands there, but its first file does."""
     return files_of(system, path) != [path]
-
-
-def warn_of_set(path: str, options: Options) -> None:
-    """Warn if an ordinary file is about to get the name of a set of files, which are kept."""
-    first = path + _FIRST
-    if not exists(options.system, first):
-        return
-    with suppress(OSError):
-        # as if the first file had been asked for: one of another kind may have such a name
-        if any(file_sets(name).seen(name, first, first, options) is not None for name in set_names()):
-            name = os.path.basename(path)
-            warn_outside(
-                f"{path}: there is a set of subfiles of this name ({name}{_FIRST} and those that follow). It is kept "
-                f"beside the new file, which {name!r} leads to from now on. Remove its files if they are not needed; "
-                "mode 'w' with layout='blob' replaces a set by a new one"
-            )

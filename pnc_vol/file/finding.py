@@ -19,7 +19,7 @@ from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import ATTEMPTS, check_place
 from pnc_vol.disk.publish import Location
 from pnc_vol.file import combinations, registry
-from pnc_vol.file.file_sets import SetSeen, file_sets, matched_set, set_names, warn_of_set
+from pnc_vol.file.file_sets import SetSeen, file_sets, matched_set, set_names
 from pnc_vol.file.leftovers import look_after
 from pnc_vol.file.opening import Opening
 from pnc_vol.format.encode import encode, encoded_empty
@@ -171,8 +171,6 @@ def _way(opening: Opening, path: str, there: os.stat_result | None) -> str:
         real = opening.real or options.system.realpath(path)
         look_after(path, real, options, writable=mode != "r", replaced=mode in ("w", "w-", "x"))
     if mode in ("w", "w-", "x"):
-        if there is None and opening.keeps_file and opening.token:
-            warn_of_set(path, options)
         return "replace" if mode == "w" and there is not None else "create"
     if there is None:
         return "create"

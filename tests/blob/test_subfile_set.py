@@ -273,24 +273,26 @@ def test_no_set_is_begun_over_the_rest_of_another_one(path: Path, layout: str, l
 
 @pytest.mark.parametrize("publish", ["create", "close"])
 @pytest.mark.parametrize("layout", ["blob", "hdf5blob"])
-def test_a_plain_file_takes_the_name_of_a_set_and_says_so(path: Path, layout: str, publish: str) -> None:
+def test_a_set_whose_name_a_plain_file_took_stays_and_is_told_from_it(path: Path, layout: str, publish: str) -> None:
     with pnc_vol.File(path, "w", layout=layout) as f:
         f["x"] = [1, 2]
-    with (
-        pytest.warns(pnc_vol.PncVolWarning, match=r"set of subfiles of this name \(set.nc.0000 .* is kept beside"),
-        pnc_vol.File(path, "w", publish=publish) as f,
-    ):
+    with pnc_vol.File(path, "w", publish=publish) as f:
         f["y"] = 3
     assert names(path) == ["set.nc", "set.nc.0000"]
-    with pnc_vol.File(path) as f, pnc_vol.File(f"{path}.0000") as subfiles:
-        assert (list(f), list(subfiles)) == (["y"], ["x"])
+    with pnc_vol.File(path) as f:
+        assert list(f) == ["y"]
+    for name, options in ((f"{path}.0000", {}), (path, {"layout": layout})):
+        with (
+            pytest.warns(pnc_vol.PncVolWarning, match="an ordinary file has this name, too"),
+            pnc_vol.File(name, **options) as f,
+        ):
+            assert list(f) == ["x"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # a set takes the place of both, and a file of another kind is none of a set
+        # a set takes the place of both
         pnc_vol.File(path, "w", layout=layout).close()
-        (path.parent / "other.nc.0000").write_bytes(b"of another kind")
-        pnc_vol.File(path.parent / "other.nc", "w").close()
-    assert names(path) == ["other.nc", "other.nc.0000", "set.nc.0000"]
+        pnc_vol.File(path).close()
+    assert names(path) == ["set.nc.0000"]
 
 
 def test_a_missing_set(path: Path) -> None:
