@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.model import Extents, Int64, one_extent, spread
+from pnc_vol.extents.model import Extents, Int64, cut_at, one_extent, spread
 
-__all__ = ["Cut", "Domains", "cut_at", "rounds_of_cells"]
+__all__ = ["Cut", "Domains", "rounds_of_cells"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,10 @@ class Domains:
         return domain * self.windows + within // self.window
 
     def _cut_in_turn(self, extents: Extents) -> Cut:
-        position, length, place = cut_at(extents.offset - self.base, extents.length, extents.place, self.unit)
+        whole, place = extents.offset - self.base, extents.place
+        position, length, owner = cut_at(whole, extents.length, self.unit)
+        if owner is not None:
+            place = place[owner] + position - whole[owner]
         stripe = position // self.unit
         turn, domain = np.divmod(stripe, self.count)
         number, slot = np.divmod(turn, self.window // self.unit)
@@ -176,18 +179,6 @@ class Domains:
         length = np.minimum(begin_of + self.unit, self.high) - first_of
         kept = length > 0
         return Extents(first_of[kept], length[kept], (slot * self.unit + first_of - begin_of)[kept])
-
-
-def cut_at(offset: Int64, length: Int64, place: Int64, step: int) -> tuple[Int64, Int64, Int64]:
-    """Cut pieces where they cross a multiple of `step`."""
-    first = offset // step
-    more = (offset + length - 1) // step - first
-    if not more.any():
-        return offset, length, place
-    owner, number = spread(more + 1)
-    begin = np.where(number > 0, (first[owner] + number) * step, offset[owner])
-    end = np.minimum((first[owner] + number + 1) * step, (offset + length)[owner])
-    return begin, end - begin, place[owner] + begin - offset[owner]
 
 
 def rounds_of_cells(touched: npt.NDArray[np.bool_]) -> tuple[int, npt.NDArray[np.int32]]:

@@ -18,9 +18,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.exchange.domains import Cut, Domains, cut_at
+from pnc_vol.exchange.domains import Cut, Domains
 from pnc_vol.extents.merge import intersect
-from pnc_vol.extents.model import Extents, Int64
+from pnc_vol.extents.model import Extents, Int64, cut_at
 
 __all__ = ["Granules", "is_whole", "weight", "worth_finding"]
 
@@ -117,7 +117,7 @@ class Granules:
         """Add what this rank gives."""
         inside, length, count = cut.every_piece()
         start = inside + np.repeat(cut.cells, count) * (self._each * self._step)
-        start, length, _ = cut_at(start, length, start, self._step)
+        start, length, _ = cut_at(start, length, self._step)
         number = start // self._step
         heads = np.flatnonzero(np.diff(number, prepend=-1))
         if len(heads):

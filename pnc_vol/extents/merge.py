@@ -221,19 +221,23 @@ def intersect(a_offset: Int64, a_length: Int64, b_offset: Int64, b_length: Int64
     >>> [c.tolist() for c in intersect(*(np.array(c) for c in ([2], [6], [0, 5], [4, 5])))]
     [[0, 0], [0, 1], [2, 5], [2, 3]]
     """
-    b_end = b_offset + b_length
-    a_end = a_offset + a_length
-    first = np.searchsorted(b_end, a_offset, side="right")
-    count = np.searchsorted(b_offset, a_end, side="left") - first
+    ia, ib, offset, end = _common(a_offset, a_offset + a_length, b_offset, b_offset + b_length)
+    end -= offset
+    return ia, ib, offset, end
+
+
+def _common(a_start: Int64, a_end: Int64, b_start: Int64, b_end: Int64) -> tuple[Int64, Int64, Int64, Int64]:
+    """Do as `intersect` does, of ranges from their starts to their ends."""
+    first = np.searchsorted(b_end, a_start, side="right")
+    count = np.searchsorted(b_start, a_end, side="left") - first
     np.maximum(count, 0, out=count)
     ia, step = spread(count)
     ib = first[ia] + step
-    offset = np.maximum(a_offset[ia], b_offset[ib])
-    length = np.minimum(a_end[ia], b_end[ib]) - offset
-    if length.size and int(length.min()) <= 0:
-        kept = length > 0
-        return ia[kept], ib[kept], offset[kept], length[kept]
-    return ia, ib, offset, length
+    start, end = np.maximum(a_start[ia], b_start[ib]), np.minimum(a_end[ia], b_end[ib])
+    kept = end > start
+    if count_nonzero(kept) < kept.size:
+        return ia[kept], ib[kept], start[kept], end[kept]
+    return ia, ib, start, end
 
 
 # -------------------------------------------------------------------------------------------------------------- ranges
@@ -299,15 +303,7 @@ class Ranges(NamedTuple):
 
     def meet(self, other: Ranges) -> Ranges:
         """Return bytes that are in both sets."""
-        first = np.searchsorted(other.end, self.start, side="right")
-        count = np.searchsorted(other.start, self.end, side="left") - first
-        np.maximum(count, 0, out=count)
-        own = np.repeat(np.arange(self.start.size), count)
-        theirs = np.arange(own.size) - before(count)[own] + first[own] if own.size else own
-        start = np.maximum(self.start[own], other.start[theirs])
-        end = np.minimum(self.end[own], other.end[theirs])
-        kept = end > start
-        return Ranges(start[kept], end[kept])
+        return Ranges(*_common(*self, *other)[2:])
 
     def touches(self, other: Ranges) -> bool:
         """Return whether the sets have a byte in common."""

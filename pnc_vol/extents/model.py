@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pnc_vol.errors import SelectionTypeError, SelectionValueError
 
 __all__ = [
-    "LEAST_RUNS", "MOST_AXES", "Extents", "Int64", "Runs", "Selection", "before", "distinct", "one_extent",
-    "refuse_axes", "spread",
+    "LEAST_RUNS", "MOST_AXES", "Extents", "Int64", "Runs", "Selection", "before", "cut_at", "distinct",
+    "one_extent", "refuse_axes", "spread",
 ]  # fmt: skip
 
 MOST_AXES = 64 if int(np.__version__.partition(".")[0]) >= 2 else 32
@@ -233,6 +233,32 @@ def spread(counts: Int64) -> tuple[Int64, Int64]:
     step = np.arange(owner.size, dtype=np.int64)
     step -= before(counts)[owner]
     return owner, step
+
+
+def cut_at(start: Int64, length: Int64, step: int) -> tuple[Int64, Int64, Int64 | None]:
+    """Cut pieces, none of them empty, where they cross a multiple of `step`.
+
+    Returns
+    -------
+    start, length : int64[m]
+    owner : int64[m] or None, the piece that each is a part of; None if no piece crosses a multiple.
+
+    Examples
+    --------
+    >>> [column.tolist() for column in cut_at(np.array([4, 20]), np.array([4, 1]), 6)]
+    [[4, 6, 20], [2, 2, 1], [0, 0, 1]]
+    """
+    end = start + length
+    first = start // step
+    more = (end - 1) // step - first
+    if not np.count_nonzero(more):
+        return start, length, None
+    owner, number = spread(more + 1)
+    number += first[owner]
+    number *= step
+    low = np.maximum(start[owner], number)
+    number += step
+    return low, np.minimum(end[owner], number) - low, owner
 
 
 def _misfit(axes: Sequence[int], target: Shape, source: Shape) -> str:

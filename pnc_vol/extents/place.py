@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnc_vol.extents.model import Extents, Int64, Runs, Selection, before, spread
+from pnc_vol.extents.model import Extents, Int64, Runs, Selection, before, cut_at, spread
 
 if TYPE_CHECKING:
     from pnc_vol.extents.model import Selection
@@ -49,32 +49,29 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
     (0, 6, (2, 6), 2, 12)
     """
     kind = type(args)
-    if not shape:
-        return (0, 1, (), 1, 0) if kind is tuple and not args else None
-    if kind is int:
-        rest = shape[1:]
-        at = args + shape[0] if args < 0 else args
+    if kind is int and shape:
+        at, rest = args + shape[0] if args < 0 else args, shape[1:]
         if not 0 <= at < shape[0]:
             return None
         # a row of a table is what most are
         length = rest[0] if len(rest) == 1 else math.prod(rest)
         return at * length, length, rest, 1, 0
     if kind is slice:
-        start, stop, length = args.start, args.stop, shape[0]
-        if args.step is None:
+        if shape and args.step is None:
             # what most are: in half of the time
-            if start is None and stop is None and length:
-                return 0, length if len(shape) == 1 else math.prod(shape), shape, 1, 0
-            if type(start) is int and type(stop) is int and 0 <= start < stop <= length:
+            start, stop, dim = args.start, args.stop, shape[0]
+            if start is None and stop is None and dim:
+                return 0, dim if len(shape) == 1 else math.prod(shape), shape, 1, 0
+            if type(start) is int and type(stop) is int and 0 <= start < stop <= dim:
                 if len(shape) == 1:
                     return start, stop - start, (stop - start,), 1, 0
                 rest = shape[1:]
                 length = math.prod(rest)
                 return start * length, (stop - start) * length, (stop - start, *rest), 1, 0
         args = (args,)
-    elif args is Ellipsis or (kind is tuple and not args):
-        return 0, math.prod(shape), shape, 1, 0
-    elif kind is not tuple or len(args) > len(shape):
+    elif args is Ellipsis:
+        return (0, math.prod(shape), shape, 1, 0) if shape else None
+    if type(args) is not tuple or len(args) > len(shape):
         return None
     start, length, number, step = 0, 1, 1, 0
     result: list[int] = []
@@ -84,7 +81,7 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
             if not 0 <= at < dim:
                 return None
         elif type(arg) is slice:
-            at, stop = arg.start, arg.stop
+            at, stop, stride = arg.start, arg.stop, 1
             if arg.step is not None or type(at) is not int or type(stop) is not int or not 0 <= at < stop <= dim:
                 try:
                     at, stop, stride = arg.indices(dim)
@@ -92,31 +89,24 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
                     return None
                 if stride < 1 or stop <= at:
                     return None
-                count = -(-(stop - at) // stride)
-                if stride > 1 and count > 1:
-                    if number > 1 or length > 1:
-                        return None
-                    start, number, step = start * dim + at, count, stride
-                    result.append(count)
-                    continue
-                stop = at + count
-            count = stop - at
+            count = -(-(stop - at) // stride)
             result.append(count)
+            if stride > 1 and count > 1:
+                if number > 1 or length > 1:
+                    return None
+                start, number, step = start * dim + at, count, stride
+                continue
         else:
             return None
-        start = start * dim + at
-        step *= dim
+        start, step = start * dim + at, step * dim
         if length > 1 and count != dim:
             if number > 1:
                 return None
             number, step, length = length, dim, 1
         length *= count
-    for dim in shape[len(args) :]:
-        start *= dim
-        length *= dim
-        step *= dim
-        result.append(dim)
-    return start, length, tuple(result), number, step
+    rest = shape[len(args) :]
+    inner = math.prod(rest)
+    return start * inner, length * inner, (*result, *rest), number, step * inner
 
 
 def picked_runs(shape: Shape, args: Any) -> tuple[Any, int, Shape, int, int] | None:
@@ -219,20 +209,8 @@ def split_rows(whole: Runs, inner: int) -> Runs:
     >>> split_rows(Runs(np.array([4]), np.array([4])), 6).start.tolist()
     [4, 6]
     """
-    start, length = whole
-    if not start.size:
-        return whole
-    end = start + length
-    record = start // inner
-    pieces = (end - 1) // inner - record + 1
-    if int(pieces.max()) == 1:
-        return whole
-    owner, step = spread(pieces)
-    step += record[owner]
-    step *= inner
-    low = np.maximum(start[owner], step)
-    step += inner
-    return Runs(low, np.minimum(end[owner], step) - low)
+    start, length, owner = cut_at(*whole, inner)
+    return whole if owner is None else Runs(start, length)
 
 
 def numbers(selection: Selection) -> Int64:

@@ -262,30 +262,10 @@ def select(shape: Shape, args: Any) -> Selection:
     >>> select((4, 6), (1, slice(0, 6, 2))).result_shape
     (3,)
     """
-    kind = type(args)
-    if kind is int:
-        if shape:
-            dim = shape[0]
-            at = args + dim if args < 0 else args
-            if 0 <= at < dim:
-                rest = shape[1:]
-                extra = len(rest)
-                start = (at,) + (0,) * extra
-                return _make(Selection, (shape, start, (1, *rest), (1,) * (1 + extra), 1, rest, -1, None, None))
-    elif args is Ellipsis:
+    several = type(args) is tuple
+    if args is Ellipsis or (several and not args):
         return whole(shape)
-    elif kind is slice:
-        if shape:
-            first, length, step = _slice(args, shape[0])
-            if step > 0:
-                rest = shape[1:]
-                extra = len(rest)
-                result = (length, *rest)
-                start = (first,) + (0,) * extra
-                return _make(Selection, (shape, start, result, (step,) + (1,) * extra, 0, result, -1, None, None))
-    elif kind is tuple:
-        return _select(shape, args) if args else whole(shape)
-    return _select(shape, (args,))
+    return _select(shape, args if several else (args,))
 
 
 def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionValueError
-from pnc_vol.extents.model import Int64, Runs, before, spread
+from pnc_vol.extents.merge import intersect, ranges_of
+from pnc_vol.extents.model import Int64, Runs, before, cut_at, spread
 
 __all__ = ["as_subarrays", "checked_block", "coalesced", "flatten", "join_runs", "united", "within"]
 
@@ -85,15 +86,10 @@ def as_subarrays(shape: tuple[int, ...], runs: Runs) -> tuple[Int64, Int64]:
     """
     if not shape:
         return np.empty((len(runs.start), 0), np.int64), np.empty((len(runs.start), 0), np.int64)
-    row = max(shape[-1], 1)
-    first, last = runs.start // row, (runs.start + runs.length - 1) // row
-    owner, step = spread(last - first + 1)
-    line = first[owner] + step
-    low = np.maximum(runs.start[owner], line * row)
-    high = np.minimum((runs.start + runs.length)[owner], (line + 1) * row)
-    starts = np.stack(np.unravel_index(low, shape), axis=1).astype(np.int64)
+    first, length, _ = cut_at(*runs, max(shape[-1], 1))
+    starts = np.stack(np.unravel_index(first, shape), axis=1).astype(np.int64)
     counts = np.ones_like(starts)
-    counts[:, -1] = high - low
+    counts[:, -1] = length
     return starts, counts
 
 
@@ -126,20 +122,8 @@ def coalesced(runs: Runs) -> Runs:
     >>> [column.tolist() for column in coalesced(Runs(np.array([4, 0, 1, 9]), np.array([2, 2, 3, 0])))]
     [[0], [6]]
     """
-    there = runs.length > 0
-    start, length = runs if bool(there.all()) else Runs(runs.start[there], runs.length[there])
-    if start.size < 2:
-        return Runs(start, length)
-    if bool((start[1:] < start[:-1]).any()):
-        order = np.argsort(start, kind="stable")
-        start, length = start[order], length[order]
-    # A long run reaches over many that follow.
-    reach = np.maximum.accumulate(start + length)
-    heads = np.concatenate(([0], np.flatnonzero(start[1:] > reach[:-1]) + 1))
-    if heads.size == start.size:
-        return Runs(start, length)
-    ends = reach[np.append(heads[1:] - 1, start.size - 1)]
-    return Runs(start[heads], ends - start[heads])
+    start, end = ranges_of(*runs)
+    return Runs(start, end - start)
 
 
 def united(one: Runs, other: Runs) -> Runs:
@@ -157,13 +141,7 @@ def within(runs: Runs, known: Runs) -> tuple[Runs, Int64]:
     >>> found.start.tolist(), found.length.tolist(), first.tolist()
     ([9, 1], [2, 1], [1, 5])
     """
-    ends = runs.start + runs.length
-    low = np.searchsorted(known.start + known.length, runs.start, side="right")
-    count = np.maximum(np.searchsorted(known.start, ends, side="left") - low, 0)
-    of = np.repeat(np.arange(len(low)), count)
-    at = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + low[of]
-    start = np.maximum(known.start[at], runs.start[of])
-    length = np.minimum(known.start[at] + known.length[at], ends[of]) - start
+    of, _, start, length = intersect(*runs, *known)
     return Runs(start, length), before(runs.length)[of] + start - runs.start[of]
 
 

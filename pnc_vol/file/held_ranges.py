@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.extents.merge import Ranges, ranges_of
 from pnc_vol.extents.model import Runs, distinct
 from pnc_vol.layout.base import ElementMap, Place
 from pnc_vol.queue.batches import Batch
@@ -81,12 +82,10 @@ def _joined(spans: Spans) -> Spans:
     """Return at most `_MOST` ranges, sorted and disjoint, that cover all of these."""
     if len(spans) < 2:
         return spans
-    spans = spans[np.argsort(spans[:, 0], kind="stable")]
-    ends = np.maximum.accumulate(spans[:, 1])
-    gaps = spans[1:, 0] - ends[:-1]
+    low, high = ranges_of(spans[:, 0], spans[:, 1] - spans[:, 0])
+    gaps = low[1:] - high[:-1]
     first = _firsts(gaps, gaps > 0, _MOST)
-    last = np.concatenate((first[1:] - 1, [len(spans) - 1]))
-    return np.stack((spans[first, 0], ends[last]), axis=1)
+    return np.stack((low[first], high[np.append(first[1:] - 1, len(low) - 1)]), axis=1)
 
 
 def _firsts(gaps: npt.NDArray[np.int64], cut: npt.NDArray[np.bool_], most: int) -> npt.NDArray[np.int64]:
@@ -130,12 +129,8 @@ def joined_owned(one: bytes, other: bytes) -> bytes:
 
 
 def _meet(one: Spans, other: Spans) -> bool:
-    """Return whether two lists of ranges have a byte in common; `other` is sorted and disjoint."""
-    if not len(one) or not len(other):
-        return False
-    at = np.searchsorted(other[:, 1], one[:, 0], side="right")
-    near = other[np.minimum(at, len(other) - 1), 0]
-    return bool(((at < len(other)) & (near < one[:, 1])).any())
+    """Return whether two lists of ranges, sorted and disjoint, have a byte in common."""
+    return Ranges(*one.T[:2]).touches(Ranges(*other.T[:2]))
 
 
 class HeldRanges:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from pnc_vol.extents.blocks import blocks, runs_between
 from pnc_vol.extents.model import Runs, Selection
-from pnc_vol.extents.place import runs
+from pnc_vol.extents.place import runs, split_rows
 
 __all__ = ["parts", "run_elements"]
 
@@ -62,27 +62,18 @@ def parts(
     most_elements, most_runs : int
         Of a part; a single run is cut to fit.
     """
-    one = selection.single_run()
-    if one is not None or selection.listed is not None:
-        inner = math.prod(selection.shape[1:]) if record else 0
-        single = None if one is None else Runs(np.array(one[:1], np.int64), np.array(one[1:], np.int64))
-        found = runs(selection, record=record) if single is None else single
+    if selection.listed is not None or selection.single_run() is not None:
+        # cut into records part by part: a run may have very many
+        inner, found = math.prod(selection.shape[1:]) if record else 0, runs(selection, record=False)
         end = np.cumsum(found.length)
         begin = end - found.length
         for first, part in pieces(values, max(1, most_elements)):
             some = runs_between(found, begin, end, first, part.size)
-            yield from _few(_cut(some, inner) if single is not None and inner else some, part, most_runs)
+            yield from _few(split_rows(some, inner) if inner else some, part, most_runs)
         return
     limit = max(1, min(most_elements, most_runs * run_elements(selection)))
     for some_of, part in _boxes(selection, values.reshape(selection.count), limit):
         yield runs(some_of, record=record), part
-
-
-def _cut(one: Runs, inner: int) -> Runs:
-    """Return a single run, cut at the multiples of `inner`."""
-    start, end = int(one.start[0]), int(one.start[0] + one.length[0])
-    low = np.maximum(np.arange(start // inner, (end - 1) // inner + 1, dtype=np.int64) * inner, start)
-    return Runs(low, np.diff(low, append=end))
 
 
 def _few(some: Runs, part: Array, most_runs: int) -> Iterator[tuple[Runs, Array]]:
