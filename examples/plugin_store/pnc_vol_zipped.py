@@ -25,7 +25,7 @@ from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.convert import Overflow, to_file
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import Batch, Rows, RowsOf, Tables
+from pnc_vol.queue.batches import Batch, Rows, Tables
 from pnc_vol.queue.stores import ROW_COST, Capabilities, Store, StoreContext, register
 
 Bytes = npt.NDArray[np.uint8]
@@ -48,7 +48,7 @@ class Posts:
         return address
 
 
-class ZippedBatch(RowsOf):
+class ZippedBatch(Batch):
     """Rows, and the compressed posts that they are about."""
 
     def __init__(self, store: Store, rows: Mapping[int, Rows], posts: Posts) -> None:

@@ -15,7 +15,7 @@ from pnc_vol.drivers.vectored_io import copy_pieces, joined
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Int64, before
 from pnc_vol.format.convert import swap_in_place
-from pnc_vol.queue.batches import Rows, RowsOf
+from pnc_vol.queue.batches import Batch, Rows
 from pnc_vol.system.two_threads import in_two_threads
 
 __all__ = ["LogBatch", "log_batches"]
@@ -30,7 +30,7 @@ _PIECE = 64 << 10
 """Bytes of a piece, on average, from which on a call of its own costs little."""
 
 
-class LogBatch(RowsOf):
+class LogBatch(Batch):
     """One round of a flush.
 
     read : callable of an array of bytes and an offset in the data log: fills it, or raises.

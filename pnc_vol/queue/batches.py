@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,6 @@ __all__ = [
     "Lists",
     "MemoryBatch",
     "Rows",
-    "RowsOf",
     "Tables",
     "UserArrayBatch",
     "changed",
@@ -242,56 +241,65 @@ class Lists:
 Bytes = npt.NDArray[np.uint8]
 
 
-class Batch(Protocol):
-    """Some posted rows with their bytes."""
+class Batch:
+    """Some posted rows by variable, with their bytes.
 
-    @property
-    def store(self) -> object:
-        """The store that keeps the bytes and is told which of its batches are left; None if none needs to know."""
+    Derive from it and define `keep`, `copy`, and `load` unless it is streamed.
 
-    @property
-    def rows_in(self) -> object:
-        """The spill file that its rows are in; None if they are in memory."""
+    store : object, what keeps the bytes and is told which of its batches are left; None if nothing needs to know.
+    rows_in : object, the spill file that its rows are in; None if they are in memory.
+    drains : bool, a queue that is full may write it before the flush.
+    streamed : bool, it is never loaded: its bytes are copied in blocks, and not joined with other ranks' data.
+    size : int, bytes that `load` needs room for.
+    """
 
-    @property
-    def drains(self) -> bool:
-        """Whether a queue that is full may write it before the flush."""
+    store: object = None
+    rows_in: object = None
+    drains = True
+    streamed = False
+    size = 0
 
-    @property
-    def streamed(self) -> bool:
-        """Whether it is never loaded: its bytes are copied in blocks, and not joined with other ranks' data."""
+    def __init__(self, rows: Mapping[int, Rows]) -> None:
+        self._rows: Mapping[int, Rows] = rows
 
     @property
     def whole(self) -> Tables | None:
         """All of it as it was posted, if it can be planned at once; None otherwise."""
-
-    @property
-    def size(self) -> int:
-        """Bytes that `load` needs room for."""
+        return None
 
     def uids(self) -> list[int]:
         """Return the variables that have rows here."""
+        return list(self._rows)
 
     def rows(self, uid: int) -> Rows:
         """Return the rows of one variable, in posting order; none if it has none here."""
+        found = self._rows.get(uid)
+        return NO_ROWS if found is None else found
 
     def items(self, uid: int) -> Sequence[Item]:
         """Return what `rows` says, in parts, lists of runs as they are."""
+        return [self.rows(uid)]
 
     def sizes(self, uid: int) -> list[int]:
         """Return the runs of each of the `items`, without looking at them."""
+        found = self._rows.get(uid)
+        return [0 if found is None else len(found)]
 
     def keep(self, rows: Mapping[int, Rows]) -> Batch:
         """Return the same bytes with other rows."""
+        raise NotImplementedError
 
     def change(self, rows: Mapping[int, Rows]) -> Batch:
         """Return the same bytes with other rows of some variables; a variable that has none left is gone."""
+        return self.keep(changed(self._rows, rows))
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         """Do ``target[t:t+n] = bytes[a:a+n]`` for each piece; pieces are whole elements of one variable."""
+        raise NotImplementedError
 
     def load(self, room: Bytes) -> Bytes:
         """Return all bytes, indexed by address; `room` may be used to hold them."""
+        raise NotImplementedError
 
 
 def posted(batches: Sequence[Batch]) -> set[int]:
@@ -316,49 +324,12 @@ def without(batches: Sequence[Batch], requests: set[int]) -> tuple[list[Batch], 
     return left, gone
 
 
-class RowsOf:
-    """Rows by variable, in memory: what most batches are made of."""
-
-    store: object = None
-    rows_in: object = None
-    drains = True
-    streamed = False
-    size = 0
-
-    def __init__(self, rows: Mapping[int, Rows]) -> None:
-        self._rows: Mapping[int, Rows] = rows
-
-    @property
-    def whole(self) -> Tables | None:
-        return None
-
-    def uids(self) -> list[int]:
-        return list(self._rows)
-
-    def rows(self, uid: int) -> Rows:
-        found = self._rows.get(uid)
-        return np.empty((0, COLUMNS), np.int64) if found is None else found
-
-    def items(self, uid: int) -> Sequence[Item]:
-        return [self.rows(uid)]
-
-    def sizes(self, uid: int) -> list[int]:
-        found = self._rows.get(uid)
-        return [0 if found is None else len(found)]
-
-    def keep(self, rows: Mapping[int, Rows]) -> Batch:
-        raise NotImplementedError
-
-    def change(self, rows: Mapping[int, Rows]) -> Batch:
-        return self.keep(changed(self._rows, rows))
-
-
 def changed(rows: Mapping[int, Rows], others: Mapping[int, Rows]) -> dict[int, Rows]:
     """Return rows by variable, with others of some; a variable that has none left is gone."""
     return {uid: found for uid, found in (dict(rows) | dict(others)).items() if len(found)}
 
 
-class MemoryBatch(RowsOf):
+class MemoryBatch(Batch):
     """Bytes in one array, such as a queue's arena; an address is an index into it.
 
     listed : mapping of uid to lists of runs in the order of posting; of variables that have no rows.
@@ -410,7 +381,7 @@ class MemoryBatch(RowsOf):
         return self.arena
 
 
-class UserArrayBatch(RowsOf):
+class UserArrayBatch(Batch):
     """An array of the user's, posted by ``iput`` without a copy; it does not change until the request is complete.
 
     array : uint8[n], its bytes, in C order and the machine's byte order.

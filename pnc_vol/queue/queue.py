@@ -171,7 +171,7 @@ class Queue:
             self.spill_file = spilling.SpillFile(self._open_spill)
         moved = [*memory.batches, *logged]
         spilled = self.spill_file.take(memory.batches, memory.arena[: memory.position]) if memory.batches else []
-        spilled += self.spill_file.take_rows(logged)
+        spilled += self.spill_file.take(logged)
         instead = {id(batch): other for batch, other in zip(moved, spilled, strict=True)}
         self.replace([instead.get(id(batch), batch) for batch in closed])
 

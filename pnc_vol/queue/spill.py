@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Int64, one_extent
-from pnc_vol.queue.batches import COLUMNS, Batch, Listed, Rows, RowsOf, changed
+from pnc_vol.queue.batches import COLUMNS, Batch, Listed, Rows, changed
 
-__all__ = ["SpillFile", "SpilledBatch", "SpilledRows"]
+__all__ = ["SpillFile", "SpilledBytes", "SpilledRows"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -47,12 +48,12 @@ class SpillFile:
         self._driver: Driver | None = None
         self._end = 0
 
-    def take(self, batches: Sequence[Batch], data: Bytes) -> list[Batch]:
-        """Return the same batches, with their rows and bytes in the file.
+    def take(self, batches: Sequence[Batch], data: Bytes | None = None) -> list[Batch]:
+        """Return the same batches, with their rows in the file, and their bytes as well if these are given.
 
         Parameters
         ----------
-        data : uint8[n], all their bytes, by address.
+        data : uint8[n], all their bytes, by address; None: these stay where they are.
 
         Raises
         ------
@@ -62,32 +63,15 @@ class SpillFile:
         if self._driver is None:
             self._driver = self._open_file()
         driver = self._driver
-        base = -(-self._end // 8) * 8
-        driver.write(one_extent(base, data.nbytes), data)
-        end = -(-(base + data.nbytes) // 8) * 8
+        base = end = _eights(self._end)
+        if data is not None:
+            driver.write(one_extent(base, data.nbytes), data)
+            end = _eights(base + data.nbytes)
         spilled: list[Batch] = []
         for batch in batches:
             where, end = _write_rows(driver, batch, end)
-            spilled.append(SpilledBatch(self, driver, where, {}, base, data.nbytes))
-        self.nbytes += end - base
-        self._end = end
-        return spilled
-
-    def take_rows(self, batches: Sequence[Batch]) -> list[Batch]:
-        """Return the same batches, with their rows in the file; their bytes stay where they are.
-
-        Raises
-        ------
-        OSError
-            As `take`.
-        """
-        if self._driver is None:
-            self._driver = self._open_file()
-        base = end = -(-self._end // 8) * 8
-        spilled: list[Batch] = []
-        for batch in batches:
-            where, end = _write_rows(self._driver, batch, end)
-            spilled.append(SpilledRows(self, self._driver, where, {}, batch.keep({})))
+            kept = batch.keep({}) if data is None else SpilledBytes(self, driver, base, data.nbytes)
+            spilled.append(SpilledRows(self, driver, where, kept))
         self.nbytes += end - base
         self._end = end
         return spilled
@@ -107,6 +91,10 @@ class SpillFile:
             self._driver = None
 
 
+def _eights(nbytes: int) -> int:
+    return -(-nbytes // 8) * 8
+
+
 def _write_rows(driver: Driver, batch: Batch, end: int) -> tuple[dict[int, tuple[int, int]], int]:
     """Write the rows of a batch from byte `end` on; (offset, rows) of each variable, and the new end."""
     where = {}
@@ -121,22 +109,55 @@ def _write_rows(driver: Driver, batch: Batch, end: int) -> tuple[dict[int, tuple
     return where, end
 
 
-class _InFile(RowsOf):
-    """Rows that were moved to the spill file.
+class SpilledBytes(Batch):
+    """Bytes that were moved to the spill file.
+
+    base : int, bytes from the start of the spill file to the batch.
+    """
+
+    drains = False
+
+    def __init__(
+        self, file: SpillFile, driver: Driver, base: int, nbytes: int, rows: Mapping[int, Rows] = MappingProxyType({})
+    ) -> None:
+        super().__init__(rows)
+        self.file = self.store = self.rows_in = file
+        self.driver, self.base, self.size = driver, base, nbytes
+
+    def keep(self, rows: Mapping[int, Rows]) -> Batch:
+        return SpilledBytes(self.file, self.driver, self.base, self.size, rows)
+
+    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
+        self.driver.read(Extents(address + self.base, nbytes, target_place), target)
+
+    def load(self, room: Bytes) -> Bytes:
+        whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
+        self.driver.read(one_extent(self.base, self.size), whole)
+        return whole
+
+
+class SpilledRows(Batch):
+    """Rows that were moved to the spill file, of bytes that are there, too, or that another store keeps.
 
     where : mapping of uid to (offset, rows) of its rows in the spill file.
+    kept : Batch, the bytes.
     rows : mapping of uid to rows, of variables of which some requests are done: these are in memory.
     """
 
     drains = False
 
     def __init__(
-        self, file: SpillFile, driver: Driver, where: Mapping[int, tuple[int, int]], rows: Mapping[int, Rows]
+        self,
+        file: SpillFile,
+        driver: Driver,
+        where: Mapping[int, tuple[int, int]],
+        kept: Batch,
+        rows: Mapping[int, Rows] = MappingProxyType({}),
     ) -> None:
         super().__init__(rows)
-        self.rows_in: SpillFile = file
-        self.driver = driver
-        self.where = where
+        self.file = self.rows_in = file
+        self.driver, self.where, self.kept = driver, where, kept
+        self.store, self.size = kept.store, kept.size
 
     def uids(self) -> list[int]:
         return [*self.where, *super().uids()]
@@ -152,72 +173,18 @@ class _InFile(RowsOf):
     def sizes(self, uid: int) -> list[int]:
         return [self.where[uid][1]] if uid in self.where else super().sizes(uid)
 
-    def with_rows(self, where: Mapping[int, tuple[int, int]], rows: Mapping[int, Rows]) -> Batch:
-        """Return the same bytes, with these rows in the file and those in memory."""
-        raise NotImplementedError
-
     def keep(self, rows: Mapping[int, Rows]) -> Batch:
-        return self.with_rows({}, rows)
+        return self.kept.keep(rows)
 
     def change(self, rows: Mapping[int, Rows]) -> Batch:
-        return self.with_rows({u: found for u, found in self.where.items() if u not in rows}, changed(self._rows, rows))
-
-
-class SpilledRows(_InFile):
-    """Rows in the spill file, of bytes that another store keeps.
-
-    kept : Batch, the bytes.
-    """
-
-    def __init__(
-        self,
-        file: SpillFile,
-        driver: Driver,
-        where: Mapping[int, tuple[int, int]],
-        rows: Mapping[int, Rows],
-        kept: Batch,
-    ) -> None:
-        super().__init__(file, driver, where, rows)
-        self.kept = kept
-        self.store, self.size = kept.store, kept.size
-
-    def with_rows(self, where: Mapping[int, tuple[int, int]], rows: Mapping[int, Rows]) -> Batch:
-        return SpilledRows(self.rows_in, self.driver, where, rows, self.kept) if where else self.kept.keep(rows)
+        where = {uid: found for uid, found in self.where.items() if uid not in rows}
+        own = changed(self._rows, rows)
+        return SpilledRows(self.file, self.driver, where, self.kept, own) if where else self.kept.keep(own)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         self.kept.copy(uid, target, target_place, address, nbytes)
 
     def load(self, room: Bytes) -> Bytes:
-        return self.kept.keep({uid: self.rows(uid) for uid in self.uids()}).load(room)
-
-
-class SpilledBatch(_InFile):
-    """Bytes and rows that were moved to the spill file.
-
-    base : int, bytes from the start of the spill file to the batch.
-    """
-
-    def __init__(
-        self,
-        file: SpillFile,
-        driver: Driver,
-        where: Mapping[int, tuple[int, int]],
-        rows: Mapping[int, Rows],
-        base: int,
-        nbytes: int,
-    ) -> None:
-        super().__init__(file, driver, where, rows)
-        self.store: SpillFile = file
-        self.base = base
-        self.size = nbytes
-
-    def with_rows(self, where: Mapping[int, tuple[int, int]], rows: Mapping[int, Rows]) -> Batch:
-        return SpilledBatch(self.rows_in, self.driver, where, rows, self.base, self.size)
-
-    def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
-        self.driver.read(Extents(address + self.base, nbytes, target_place), target)
-
-    def load(self, room: Bytes) -> Bytes:
-        whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
-        self.driver.read(one_extent(self.base, self.size), whole)
-        return whole
+        # a log tells by the rows what its bytes are
+        rows = {} if self.store is self.rows_in else {uid: self.rows(uid) for uid in self.uids()}
+        return self.kept.keep(rows).load(room)
