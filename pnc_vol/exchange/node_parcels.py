@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -37,7 +38,7 @@ from pnc_vol.exchange.parcels import (
 )
 from pnc_vol.exchange.team import Guard, Team
 from pnc_vol.extents.model import Int64, before
-from pnc_vol.ranks.levels import NO_ANSWER, Levels, Message
+from pnc_vol.ranks.levels import Levels, Message
 
 __all__ = ["PIECES", "Announced", "Incoming", "NodeParcels", "Outgoing", "allowed_here", "excess_of"]
 
@@ -223,17 +224,59 @@ class NodeParcels(ABC):
         self.levels.table(PIECES, self._row, coming)
         return coming
 
-    @abstractmethod
     def fill(self, k: int) -> None:
         """Put this rank's parcels of a round, or the requests for them, into the memory of its node."""
+        where, memory = self._where(), self._memory(k)
+        for domain, parcels in self._announced.parcels(k):
+            at = int(where[domain, 0])
+            for parcel in parcels:
+                at += self._put(parcel, memory[at:])
 
-    @abstractmethod
     def exchange(self, k: int, window: Bytes | None, meanwhile: Callable[[], None]) -> None:
         """Exchange the parcels of round `k` with other nodes, and agree on the next round.
 
         window : uint8[...] or None, this rank's.
         meanwhile : callable, is called when all ranks of the node are there, before anything is sent.
         """
+        coming = self._next_table(k)
+        meanwhile()
+        if self.levels.writers is not None:
+            messages: list[Message] = []
+            # What a rank that failed had announced is not there.
+            self.guard.attempt(lambda: messages.extend(() if coming[:, 0].any() else self._messages(k)))
+            self.levels.exchange(PIECES, messages, partial(self._arrived, window), self.team.room)
+        self._end(k)
+        self._table = coming
+
+    def _messages(self, k: int) -> Iterator[Message]:
+        """Yield ranks, what goes to them, and where their answers go; `LARGEST` bytes of both at most."""
+        team, memory = self.team, self._memory(k)
+        where, sizes = self._regions()
+        for domain in team.sends:
+            rank, (first, *behind), (nbytes, *answers) = team.owners[domain], where[domain], sizes[domain]
+            into, size, last, end = sum(behind), sum(answers), first, first + nbytes
+            if nbytes + size > LARGEST:
+                size = 0
+                for part in sizes_in(memory[first:end]):
+                    more = answer_size(memory[last : last + part]) if answers else 0
+                    if last > first and last + part - first + size + more > LARGEST:
+                        yield rank, memory[first:last], memory[into : into + size]
+                        first, into, size = last, into + size, 0
+                    last, size = last + part, size + more
+            if end > first:
+                yield rank, memory[first:end], memory[into : into + size]
+
+    @abstractmethod
+    def _put(self, parcel: Parcel, into: Bytes) -> int:
+        """Write a parcel, or the request for it; return the bytes that it takes."""
+
+    @abstractmethod
+    def _arrived(self, window: Bytes | None, message: Bytes) -> Bytes | None:
+        """Treat what another node sent; return the answer."""
+
+    @abstractmethod
+    def _end(self, k: int) -> None:
+        """Do what is left of a round when all messages have come."""
 
 
 class Outgoing(NodeParcels):
@@ -241,45 +284,15 @@ class Outgoing(NodeParcels):
 
     columns: ClassVar = [0]
 
-    def fill(self, k: int) -> None:
-        where, memory = self._where(), self._memory(k)
-        for domain, parcels in self._announced.parcels(k):
-            at = int(where[domain, 0])
-            for parcel in parcels:
-                put(parcel, self.memory, memory[at : at + parcel.nbytes])
-                at += parcel.nbytes
+    def _put(self, parcel: Parcel, into: Bytes) -> int:
+        put(parcel, self.memory, into[: parcel.nbytes])
+        return parcel.nbytes
 
-    def exchange(self, k: int, window: Bytes | None, meanwhile: Callable[[], None]) -> None:
-        coming = self._next_table(k)
-        meanwhile()
-        if self.levels.writers is not None:
-            messages: list[Message] = []
-            # What a rank that failed had announced is not there.
-            self.guard.attempt(lambda: messages.extend(() if coming[:, 0].any() else self._messages(k)))
-            room = self.team.room
+    def _arrived(self, window: Bytes | None, message: Bytes) -> None:
+        self.guard.attempt(lambda: take(message, self.team.room if window is None else window))
 
-            def taken(message: Bytes) -> None:
-                self.guard.attempt(lambda: take(message, room if window is None else window))
-
-            self.levels.exchange(PIECES, messages, taken, room)
-        self._table = coming
-
-    def _messages(self, k: int) -> list[Message]:
-        """Return ranks, and the parcels for them, in messages of `LARGEST` bytes at most."""
-        team, memory = self.team, self._memory(k)
-        where, sizes = self._regions()
-        found: list[Message] = []
-        for domain in team.sends:
-            ((first,), (size,)) = where[domain], sizes[domain]
-            last, end = first, first + size
-            for nbytes in sizes_in(memory[first:end]) if size > LARGEST else (size,):
-                if last + nbytes - first > LARGEST:
-                    found.append((team.owners[domain], memory[first:last], NO_ANSWER))
-                    first = last
-                last += nbytes
-            if last > first:
-                found.append((team.owners[domain], memory[first:last], NO_ANSWER))
-        return found
+    def _end(self, k: int) -> None:
+        """All is in the windows."""
 
 
 class Incoming(NodeParcels):
@@ -300,55 +313,23 @@ class Incoming(NodeParcels):
         super().__init__(team, domains, cut, turns, memory, guard, rounds)
         self._answer: Bytes = np.empty(LARGEST if team.own_domain >= 0 else 0, np.uint8)
 
-    def fill(self, k: int) -> None:
-        where, memory = self._where(), self._memory(k)
-        for domain, parcels in self._announced.parcels(k):
-            at = int(where[domain, 0])
-            for parcel in parcels:
-                request(parcel, memory[at : at + parcel.request])
-                at += parcel.request
+    def _put(self, parcel: Parcel, into: Bytes) -> int:
+        request(parcel, into[: parcel.request])
+        return parcel.request
 
-    def exchange(self, k: int, window: Bytes | None, meanwhile: Callable[[], None]) -> None:
-        coming = self._next_table(k)
-        meanwhile()
-        if self.levels.writers is not None:
-            requests: list[Message] = []
-            # What a rank that failed had announced is not there.
-            self.guard.attempt(lambda: requests.extend(() if coming[:, 0].any() else self._requests(k)))
+    def _arrived(self, window: Bytes | None, message: Bytes) -> Bytes:
+        # Whoever asked waits for it, whatever is in it: what fails here is reported to all in the end.
+        found = self._answer[: answer_size(message)]
+        self.guard.attempt(lambda: answer(message, found if window is None else window, found))
+        return found
 
-            def answered(asked: Bytes) -> Bytes:
-                # Whoever asked waits for it, whatever is in it: what fails here is reported to all in the end.
-                found = self._answer[: answer_size(asked)]
-                self.guard.attempt(lambda: answer(asked, found if window is None else window, found))
-                return found
-
-            self.levels.exchange(PIECES, requests, answered, self.team.room)
+    def _end(self, k: int) -> None:
+        """Put what came for this rank where it belongs."""
         # All answers are there when all ranks of the node have come so far.
         self.levels.meet(PIECES)
         self.guard.attempt(lambda: self._take(k))
-        self._table = coming
-
-    def _requests(self, k: int) -> list[Message]:
-        """Return ranks, the requests to them, and where their answers go; `LARGEST` bytes at most of either."""
-        team, memory = self.team, self._memory(k)
-        where, sizes = self._regions()
-        found: list[Message] = []
-        for domain in team.sends:
-            first, into = where[domain]
-            last, end = first, first + sizes[domain][0]
-            size = 0
-            for nbytes in sizes_in(memory[first:end]):
-                more = answer_size(memory[last : last + nbytes])
-                if last > first and last + nbytes - first + size + more > LARGEST:
-                    found.append((team.owners[domain], memory[first:last], memory[into : into + size]))
-                    first, into, size = last, into + size, 0
-                last, size = last + nbytes, size + more
-            if last > first:
-                found.append((team.owners[domain], memory[first:last], memory[into : into + size]))
-        return found
 
     def _take(self, k: int) -> None:
-        """Put what came for this rank where it belongs."""
         where, memory = self._where(), self._memory(k)
         for domain, parcels in self._announced.parcels(k):
             at = int(where[domain, 1])

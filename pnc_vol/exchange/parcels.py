@@ -28,7 +28,6 @@ __all__ = [
     "Parcel",
     "answer",
     "answer_size",
-    "bytes_of",
     "parcels_of",
     "put",
     "request",
@@ -130,17 +129,6 @@ def _width(largest: int) -> int:
     return 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4 if largest < 1 << 32 else 8
 
 
-def bytes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
-    """Return bytes that the parcels of each of many cells take; see `sizes_of`.
-
-    Examples
-    --------
-    >>> bytes_of(np.array([8, 300, 0]), np.array([4, 4, 16]), np.array([2, 1])).tolist()
-    [64, 72]
-    """
-    return sizes_of(inside, length, count)[:, 0]
-
-
 def sizes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
     """Return what each of many cells takes, as `parcels_of` would make its parcels.
 
@@ -153,6 +141,11 @@ def sizes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
     -------
     int64[cells, 3]
         Bytes of the parcels, of the requests for them, and of the answers.
+
+    Examples
+    --------
+    >>> sizes_of(np.array([8, 300, 0]), np.array([4, 4, 16]), np.array([2, 1])).tolist()
+    [[64, 56, 8], [72, 56, 16]]
     """
     if not len(count):
         return np.empty((0, 3), np.int64)

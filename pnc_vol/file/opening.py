@@ -118,7 +118,7 @@ class Opening:
         self.content, self.size, self.inode = existing.content, existing.size, existing.key[1]
 
     def message(self) -> tuple[Any, ...]:
-        """Return what other ranks need of what rank 0 found, for `receive`; see `pnc_vol.ranks.codec`."""
+        """Return what other ranks need of what rank 0 found, for `receive`; see `ranks.mpi_comm.encoded`."""
         at = self.location
         path, work = (self.path, "") if at is None else (at.path, at.work)
         return self.way, self.sets, self.token.decode(), path, work, self.size, self.inode, self.content

@@ -63,10 +63,7 @@ def _difference(groups: list[tuple[Ranks, list[Entry]]]) -> tuple[str, Ranks]:
     odd = Ranks()
     first = ""
     for key in names:
-        by_text: dict[str | None, Ranks] = {}
-        for ranks, of_group in texts:
-            text = of_group.get(key)
-            by_text[text] = Ranks.union((by_text.get(text, Ranks()), ranks))
+        by_text = Ranks.by_value((of_group.get(key), ranks) for ranks, of_group in texts)
         if len(by_text) == 1 or (first and key[0] != first) or len(found) == _SHOWN:
             continue
         first, odd = key[0], odd if odd.number else _fewest(by_text.values())
@@ -76,10 +73,8 @@ def _difference(groups: list[tuple[Ranks, list[Entry]]]) -> tuple[str, Ranks]:
     if found:
         return "; ".join(found), odd
     for at in zip(*(descriptions for _, descriptions in groups), strict=False):
-        order: dict[str, Ranks] = {}
-        for (ranks, _), (kind, name, _) in zip(groups, at, strict=True):
-            what = f"{kind} {name}"
-            order[what] = Ranks.union((order.get(what, Ranks()), ranks))
+        whose = zip(groups, at, strict=True)
+        order = Ranks.by_value((f"{kind} {name}", ranks) for (ranks, _), (kind, name, _) in whose)
         if len(order) > 1:
             what = ", ".join(f"{name} on {ranks_text(of)}" for name, of in order.items())
             return f"the order, where there is {what}", _fewest(order.values())

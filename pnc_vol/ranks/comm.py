@@ -16,7 +16,7 @@ Rules
 4. A rank that leaves a file by an exception says so (`abandon`) and how many calls it completed; a rank that waits for
    it raises at once, and what it took part in before is complete on all ranks, however late they are.
 5. What a call needs is allocated with the communicator, or agreed on: no rank fails in the middle of one.
-6. Values travel in the one form of `codec`; arrays as they are.
+6. Values travel in the one form of `mpi_comm.encoded`; arrays as they are.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ __all__ = [
     "Traffic",
     "first_trouble",
     "joined_lists",
+    "on_every",
     "on_root",
     "ranks_by_text",
     "reported_to_all",
@@ -121,7 +122,7 @@ class Comm:
         Parameters
         ----------
         operation, error : see `agree`.
-        local : value, see `codec`; None if this rank has nothing to add.
+        local : value, see `mpi_comm.encoded`; None if this rank has nothing to add.
         join : callable
             Makes one of two values that are not None.
         """
@@ -251,6 +252,16 @@ def on_root(comm: Comm, operation: str, do: Callable[[], Any]) -> Any:
         except Exception as reason:
             error = reason
     return comm.broadcast(operation, result, error=error)
+
+
+def on_every(comm: Comm, operation: str, do: Callable[[], object]) -> None:
+    """Let each rank do something, and raise on all what one of them failed with (collective)."""
+    error = None
+    try:
+        do()
+    except Exception as reason:
+        error = reason
+    comm.agree(operation, error=error)
 
 
 @contextmanager

@@ -10,20 +10,20 @@ depend on how many ranks there are. A set of ranks in a value is ``[ranges, numb
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pnc_vol import errors
-from pnc_vol.ranks.codec import decoded, encoded
 
 __all__ = [
-    "Ranks", "error_of", "error_value", "joined_outcomes", "joined_texts", "merged", "mismatch", "outcome_of",
-    "ranks_text",
+    "Ranks", "error_of", "error_value", "joined_outcomes", "joined_texts", "mismatch", "outcome_of", "ranks_text",
 ]  # fmt: skip
+
+V = TypeVar("V")
 
 _MOST_RANGES = 256
 _MOST_GROUPS = 16
@@ -103,6 +103,14 @@ class Ranks:
         whole.ranges.sort()
         return whole.joined(cls())
 
+    @classmethod
+    def by_value(cls, pairs: Iterable[tuple[V, Ranks]]) -> dict[V, Ranks]:
+        """Return disjoint sets that have a value each, those of the same value as one."""
+        found: dict[V, Ranks] = {}
+        for value, ranks in pairs:
+            found[value] = cls.union((found.get(value, cls()), ranks))
+        return found
+
     def joined(self, higher: Ranks) -> Ranks:
         """Return these, and ranks that are all higher."""
         ranges: list[list[int]] = []
@@ -161,17 +169,3 @@ def mismatch(outcome: Mapping[str, Any]) -> errors.CollectiveMismatchError:
         "open, flush, close and collective reads must be called by all ranks in the same order",
         [rank for ranks in list(operations.values())[1:] for rank in ranks.all()],
     )
-
-
-def merged(rank: int, part: bytes, arrived: bytes | BaseException, join: Callable[[Any, Any], Any]) -> bytes:
-    """Return one part of two, on `rank`: 0 and an encoded value, or 1 and the outcome that says why there is no
-    value."""
-    try:
-        if isinstance(arrived, BaseException):
-            raise arrived
-        if not part or not arrived or part[0] != arrived[0]:
-            return max(part, arrived, key=lambda one: one[:1])
-        joined = joined_outcomes if part[0] == 1 else join
-        return part[:1] + encoded(joined(decoded(part[1:]), decoded(arrived[1:])))
-    except Exception as error:
-        return b"\1" + encoded(outcome_of(rank, "", error))

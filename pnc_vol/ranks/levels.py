@@ -25,7 +25,7 @@ import numpy.typing as npt
 from pnc_vol.ranks.comm import Traffic
 from pnc_vol.ranks.waiting import TimedWait
 
-__all__ = ["NO_ANSWER", "Levels", "Message"]
+__all__ = ["NO_ANSWER", "Exchange", "Levels", "Message"]
 
 Bytes = npt.NDArray[np.uint8]
 Int64 = npt.NDArray[np.int64]
@@ -119,7 +119,7 @@ class Levels:
         room : uint8[...]
             Where a message arrives; as long as the longest.
         """
-        work = _Exchange(self._all, self.writers, self._MPI, self._tag(), messages, answer, room)
+        work = Exchange(self._all, self.writers, self._MPI, self._tag(), messages, answer, room)
         self._wait(operation, work, (work, messages))
         for nbytes in (*(len(message) for _, message, _ in messages), *work.answered):
             self._traffic.sent(1, nbytes)
@@ -150,7 +150,7 @@ def _steps(ranks: int) -> int:
     return (ranks - 1).bit_length()
 
 
-class _Exchange:
+class Exchange:
     """All messages of a round and their answers, as one request that can be tested.
 
     answered : list of int, bytes of the answers that this rank gave.

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,14 +30,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol import errors
-from pnc_vol.ranks.codec import decoded, encoded
 from pnc_vol.ranks.comm import Comm, Join
-from pnc_vol.ranks.errors import error_of, joined_outcomes, merged, mismatch, outcome_of
-from pnc_vol.ranks.levels import Levels
+from pnc_vol.ranks.errors import error_of, joined_outcomes, mismatch, outcome_of
+from pnc_vol.ranks.levels import NO_ANSWER, Exchange, Levels
 from pnc_vol.ranks.places import Nodes, cores, kept_nodes
-from pnc_vol.ranks.waiting import Arrival, Consensus, TimedWait, patiently
+from pnc_vol.ranks.waiting import Arrival, TimedWait, patiently
 
-__all__ = ["MpiComm", "over"]
+__all__ = ["MpiComm", "decoded", "encoded", "over"]
 
 _Error = TypeVar("_Error", bound=BaseException)
 P = ParamSpec("P")
@@ -50,6 +50,8 @@ _TOTAL = struct.Struct(f"<{_SUMS}q")
 _NO_SUMS = (0,) * _SUMS
 _NO_VALUES = (0,) * _VALUES
 _LENGTH = struct.Struct("<q")
+_SIZE = struct.Struct("<2q")
+"""A rank, and how many bytes it will send."""
 _LOWEST = -(1 << 63)
 _INLINE = 8 * (_VALUES - 1)
 """Bytes of rank 0 that travel in the reduction itself."""
@@ -73,12 +75,78 @@ def _word(content: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)
 
 
+# --------------------------------------------------------------------------------------------------------------- codec
+# A value is None, a number, a text, bytes, or a list or dictionary of such, with texts as keys; a tuple arrives as a
+# list. JSON and not pickle: what a rank receives is data, and can make no object. Bytes stand behind the JSON because
+# headers and lists of runs may have megabytes, which as hexadecimal digits would double, and be copied once more.
+
+
+_BYTES = "\0bytes"
+"""The key of a dictionary that stands for bytes: their number. No name in a file begins with this character."""
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value as bytes.
+
+    Examples
+    --------
+    >>> encoded([1, "a"]), encoded({"header": b"CDF", "n": 2})
+    (b'[1,"a"]', b'{"header":{"\\\\u0000bytes":3},"n":2}\\nCDF')
+    >>> decoded(encoded({"header": b"CDF", "n": 2}))
+    {'header': b'CDF', 'n': 2}
+    """
+    behind: list[bytes] = []
+
+    def put_behind(one: Any) -> dict[str, int]:
+        if not isinstance(one, bytes):
+            raise TypeError(f"{type(one).__name__} cannot be sent to other ranks")
+        behind.append(one)
+        return {_BYTES: len(one)}
+
+    text = json.dumps(value, separators=(",", ":"), default=put_behind).encode()
+    # JSON as it is written here has no line breaks.
+    return b"\n".join((text, b"".join(behind))) if behind else text
+
+
+def decoded(packed: bytes) -> Any:
+    """Return the value that `encoded` made into bytes."""
+    at = packed.find(b"\n")
+    if at < 0:
+        return json.loads(packed)
+
+    def from_behind(one: dict[str, Any]) -> Any:
+        nonlocal at
+        if _BYTES not in one:
+            return one
+        begin, at = at + 1, at + one[_BYTES]
+        return packed[begin : at + 1]
+
+    return json.loads(packed[:at], object_hook=from_behind)
+
+
 def _packed(value: Any, error: BaseException | None) -> tuple[bytes, BaseException | None]:
     """Return a value as bytes, b"" for None, and the error of this rank: a value that cannot be sent is one."""
     try:
         return b"" if value is None or error is not None else encoded(value), error
     except Exception as reason:
         return b"", reason
+
+
+def _merged(rank: int, part: bytes, arrived: bytes | BaseException, join: Callable[[Any, Any], Any]) -> bytes:
+    """Return one part of two, on `rank`: 0 and an encoded value, or 1 and the outcome that says why there is no
+    value."""
+    try:
+        if isinstance(arrived, BaseException):
+            raise arrived
+        if not part or not arrived or part[0] != arrived[0]:
+            return max(part, arrived, key=lambda one: one[:1])
+        joined = joined_outcomes if part[0] == 1 else join
+        return part[:1] + encoded(joined(decoded(part[1:]), decoded(arrived[1:])))
+    except Exception as error:
+        return b"\1" + encoded(outcome_of(rank, "", error))
+
+
+# -------------------------------------------------------------------------------------------------------- communicator
 
 
 def _uncut(verb: Callable[P, T]) -> Callable[P, T]:
@@ -297,7 +365,7 @@ class MpiComm(Comm):
                 arrived = Arrival(self.mpi, self._MPI, self.rank + bit, tag)
                 self._wait(operation, arrived, (arrived,))
                 self.traffic.received(len(arrived.taken) if isinstance(arrived.taken, bytes) else 0)
-                part = merged(self.rank, part, arrived.taken, join)
+                part = _merged(self.rank, part, arrived.taken, join)
             bit <<= 1
         # Mostly the result is so short that it comes with its length.
         head = bytearray(_LENGTH.pack(len(part)) + part[:_WITH_LENGTH].ljust(_WITH_LENGTH, b"\0"))
@@ -339,11 +407,18 @@ class MpiComm(Comm):
 
     def _announce(self, operation: str, sizes: Mapping[int, int]) -> dict[int, int]:
         """Tell some ranks how much comes to them; what comes to this one, by rank (nonblocking consensus)."""
-        meeting = Consensus(self.mpi, self._MPI, self._tag(), sizes)
-        self._wait(operation, meeting, (meeting,))
-        self.traffic.sent(len(sizes), _LENGTH.size)
+        coming: dict[int, int] = {}
+
+        def told(message: Bytes) -> None:
+            rank, coming[rank] = _SIZE.unpack(message.data)
+
+        packed = {rank: np.frombuffer(_SIZE.pack(self.rank, size), np.uint8) for rank, size in sizes.items()}
+        messages = [(rank, message, NO_ANSWER) for rank, message in packed.items()]
+        work = Exchange(self.mpi, self.mpi, self._MPI, self._tag(), messages, told, np.empty(_SIZE.size, np.uint8))
+        self._wait(operation, work, (work, messages))
+        self.traffic.sent(len(sizes), _SIZE.size)
         self.traffic.sent(self._depth, 0)
-        return meeting.coming
+        return coming
 
     def _parts(self, verb: Callable[..., Any], array: Bytes, rank: int, tag: int) -> list[Any]:
         """Begin to send or receive an array, in messages that every MPI library can carry."""

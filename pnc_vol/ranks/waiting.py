@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,8 @@ from pnc_vol import errors
 from pnc_vol.interruptions import is_interruption
 from pnc_vol.ranks.errors import ranks_text
 
-__all__ = ["NOTES", "Arrival", "Consensus", "TimedWait", "patiently"]
+__all__ = ["NOTES", "Arrival", "TimedWait", "patiently"]
 
-_SIZE = struct.Struct("<q")
 _LEFT = struct.Struct("<qq")
 # Ranks in step meet within some turns; the shortest sleep takes 50 microseconds, as long as the whole exchange.
 _QUICK_TURNS = 200
@@ -332,29 +331,3 @@ class Arrival:
             return False
         self.taken = bytes(self._memory)
         return True
-
-
-class Consensus:
-    """Sizes to some ranks, and from those that have something for this one: complete when nothing is under way."""
-
-    def __init__(self, mpi: Any, module: Any, tag: int, sizes: Mapping[int, int]) -> None:
-        self._mpi, self._module, self._tag = mpi, module, tag
-        self._memory = [bytearray(_SIZE.pack(size)) for size in sizes.values()]
-        pairs = zip(self._memory, sizes, strict=True)
-        self._sends = [mpi.Issend([one, module.BYTE], rank, tag) for one, rank in pairs]
-        self._barrier: Any = None
-        self._status = module.Status()
-        self.coming: dict[int, int] = {}
-
-    def Test(self) -> bool:
-        """Return whether all sizes of all ranks have arrived."""
-        MPI, mpi = self._module, self._mpi
-        while mpi.Iprobe(MPI.ANY_SOURCE, self._tag, self._status):
-            source, got = self._status.Get_source(), bytearray(_SIZE.size)
-            mpi.Recv([got, MPI.BYTE], source, self._tag)
-            (self.coming[source],) = _SIZE.unpack(got)
-        if self._barrier is None:
-            self._sends = [one for one in self._sends if not one.Test()]
-            if not self._sends:
-                self._barrier = mpi.Ibarrier()
-        return self._barrier is not None and bool(self._barrier.Test())
