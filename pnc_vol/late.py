@@ -13,7 +13,7 @@ Rules
        else:
            existing = late("pnc_vol.disk.existing")
 
-3. A file of several ranks is opened with all of them that it may need (`load`, `pnc_vol.file.preloaded`): a rank that
+3. A file of several ranks is opened with all of them that it may need (`load`, `pnc_vol.file.joining`): a rank that
    cannot load a module, since it has no descriptor or no memory left, would otherwise fail alone between two calls in
    which ranks meet.
 """

@@ -44,7 +44,7 @@ def test_a_script_of_one_dataset_loads_few_modules(tmp_path: Path) -> None:
     ours = sorted(name for name in loaded if name.partition(".")[0] == "pnc_vol")
     assert len(ours) <= READ, ours
     rare = ("cache.wrapper", "burst.recovery", "burst.store", "burst.beginning", "blob.", "remote.", "ranks.waiting")
-    rare += ("mapping.links", "mapping.composite", "flush.failures", "file.posted_", "file.drain", "file.reads.fetch")
+    rare += ("mapping.links", "mapping.composite", "flush.failures", "file.posted_", "file.reads.fetch")
     rare += ("exchange", "queue.spill", "drivers.mpio", "format.check", "settings.hint_files", "api.hints", "convert")
     rare += ("extents.selection", "extents.decomposition", "drivers.mmap_guard")
     rare += ("ranks.mpi", "append_log", "queue.parts", "file.held_ranges", "api.attrs", "api.fill_values")

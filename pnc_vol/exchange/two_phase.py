@@ -30,11 +30,10 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.vectored_io import in_order
-from pnc_vol.exchange.aggregators import Wanted, aggregators
 from pnc_vol.exchange.domains import Domains
 from pnc_vol.exchange.holes import is_whole, weight
 from pnc_vol.exchange.node_parcels import allowed_here
-from pnc_vol.exchange.team import Team
+from pnc_vol.exchange.team import Team, Wanted, aggregators
 from pnc_vol.exchange.window_rounds import ReadRounds, Rounds, WriteRounds
 from pnc_vol.extents.model import Extents
 from pnc_vol.ranks.comm import Comm

@@ -13,18 +13,16 @@
 `file_sets`             plug-ins that find and open files which consist of several files
 `leftovers`             what plug-ins do about what an earlier job left of a file
 `combinations`          which options do not go together
-`preloaded`             the modules that an opening by several ranks loads
 `parting`               how ranks that left a file part: what was flushed follows to it
 `deferred`              files that are closed later than their users closed them; times of all files
 `driver_stack`          the stack of drivers of a file, a copy or a temporary file
 ----------------------  ----------------------------------------------------------------------------
 `post`                  posting writes
 `reads/`                reading, with this rank's own posts laid over
-`drain`                 writing out when the queue is full
 `resizing`              datasets that get another shape
 ----------------------  ----------------------------------------------------------------------------
 `flushing`              the steps of a flush
-`flush_data`            the data of a flush: what drivers hold back, what is posted
+`flush_data`            the data of a flush: what drivers hold back, what is posted; writing out when the queue is full
 `epochs`                what ranks know of bytes that drivers hold back, and when headers follow to the file
 `held_ranges`           which bytes ranks may still hold from earlier epochs
 `relocation`            a new layout that moves data, in a copy of the file
@@ -32,8 +30,7 @@
 `header_update`         header, record count, name and length at the end of a flush
 `report`                what a flush did, or would do
 ----------------------  ----------------------------------------------------------------------------
-`after_fork`            a file that is read is opened again in a forked child
-`refreshing`            a reader takes over what a writer flushed
+`refreshing`            a reader takes over what a writer flushed, or goes on in a forked child
 `closing`               how a session ends
 `open_file`             the session with its verbs: what `api` talks to
 ======================  ============================================================================

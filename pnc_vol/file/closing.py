@@ -30,11 +30,11 @@ from pnc_vol.warn import DEBUG, FILE, tell, warn_outside
 
 if TYPE_CHECKING:
     from pnc_vol.file import parting
-    from pnc_vol.file.reads import composite_values, fetch
+    from pnc_vol.file.reads import completing, composite_values
 else:
     # for ranks that leave a file alone
     parting = late("pnc_vol.file.parting")
-    composite_values, fetch = late("pnc_vol.file.reads.composite_values"), late("pnc_vol.file.reads.fetch")
+    completing, composite_values = late("pnc_vol.file.reads.completing"), late("pnc_vol.file.reads.composite_values")
 
 __all__ = ["abort", "close", "give_up"]
 
@@ -111,7 +111,7 @@ def _last_flush(session: Session) -> None:
                 composite_values.post_rows(session)
             flush(session, durable=session.always_durable, closing=True)
         elif session.posted.reads or session.comm.size > 1:
-            fetch.complete_all(session, "close")
+            completing.complete_all(session, "close")
 
 
 def _kept(session: Session, *, orderly: bool) -> str:
@@ -147,7 +147,7 @@ def _read_last(session: Session) -> OSError | None:
     it."""
     if session.comm.size == 1 and session.posted.reads:
         try:
-            fetch.complete_posted(session)
+            completing.complete_posted(session)
         except OSError as error:
             session.posted.reads.clear()
             return error

@@ -31,7 +31,6 @@ __all__ = [
     "asked_and_open",
     "cached",
     "context_of",
-    "memory_copy",
     "open_by_own_path",
     "open_copy",
     "open_driver",
@@ -196,12 +195,6 @@ def open_copy(old: Location, options: Options, comm: Comm) -> tuple[Location, Dr
     )
     assert driver is not None
     return location, driver
-
-
-def memory_copy(disk: StoredFile, system: System) -> Driver:
-    """Return a driver that holds nothing, for the new layout of a file that has no name: in memory too, or in a
-    file."""
-    return disk.driver.empty_copy() or open_spill(disk, system)
 
 
 def open_spill(disk: StoredFile, system: System) -> Driver:

@@ -31,7 +31,7 @@ from pnc_vol.drivers.holding import EVERY_EPOCH, Unwritten
 from pnc_vol.errors import SyncError
 from pnc_vol.format.encode import changed_parts, only_numrecs_differs
 from pnc_vol.late import late
-from pnc_vol.ranks.comm import Comm
+from pnc_vol.ranks.comm import Comm, on_every
 from pnc_vol.warn import FILE, WARNING, tell
 
 if TYPE_CHECKING:
@@ -193,12 +193,7 @@ class Epochs:
         OSError
             Some of it could not be written, and is still held; the same on all ranks.
         """
-        error: BaseException | None = None
-        try:
-            self._driver.drain()
-        except Exception as reason:
-            error = reason
-        self._comm.agree(operation, error=error)
+        on_every(self._comm, operation, self._driver.drain)
         self.drained(present=False)
 
     def drained(self, *, present: bool) -> None:
@@ -228,12 +223,7 @@ class Epochs:
         text = "%s: the cache is given up on all ranks: %s"
         tell(FILE, WARNING, text, self._disk.path, trouble)
         for call in (partial(fall_back, self._driver, trouble), partial(self.drained, present=False)):
-            error: BaseException | None = None
-            try:
-                call()
-            except Exception as reason:
-                error = reason
-            self._comm.agree("flush fall back", error=error)
+            on_every(self._comm, "flush fall back", call)
         self.holding = False
 
     def hold(self, encoded: bytes) -> None:

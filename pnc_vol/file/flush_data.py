@@ -1,11 +1,13 @@
-"""A flush first writes older data that drivers hold back where they overlap new data, then what is posted.
+"""What is posted is written by a flush, and before it by a drain, which makes room when the queue is full.
 
 Knows: the session's parts, batches. Does not know: headers in the file, definitions.
 
-Rule
-----
-Where drivers hold bytes back, a flush that does more than add to the file begins with all that is held in the file,
-because what it overwrites may be known there. To keep what each held header knows would be more to get wrong.
+Rules
+-----
+1. Where drivers hold bytes back, a flush first writes older data where they overlap new data; one that does more than
+   add to the file begins with all that is held in the file, because what it overwrites may be known there. To keep what
+   each held header knows would be more to get wrong.
+2. A drain never waits for another rank: it writes what has a place in the file before a flush.
 """
 
 from __future__ import annotations
@@ -13,8 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pnc_vol.drivers.holding import Unwritten
-from pnc_vol.errors import RequestFailure
+from pnc_vol.errors import FlushError, RequestFailure
+from pnc_vol.extents.model import Runs
 from pnc_vol.file.header_update import end_flush
 from pnc_vol.file.relocation import replaces_live
 from pnc_vol.file.session import Session, WriteData
@@ -22,17 +27,21 @@ from pnc_vol.flush.execute import Executed
 from pnc_vol.format.encode import header_size
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout
-from pnc_vol.queue.batches import Batch
+from pnc_vol.queue.batches import NO_ROWS, Batch
+from pnc_vol.warn import DEBUG, FILE, tell
 
 if TYPE_CHECKING:
     from pnc_vol.drivers import staged
+    from pnc_vol.file import held_ranges
+    from pnc_vol.file.reads import completing
     from pnc_vol.flush import failures as failing
     from pnc_vol.flush.agree import Agreement
 else:
-    # for what fails, and for who asks how far a flush is
+    # for what fails, for who asks how far a flush is, for drains
     staged, failing = late("pnc_vol.drivers.staged"), late("pnc_vol.flush.failures")
+    held_ranges, completing = late("pnc_vol.file.held_ranges"), late("pnc_vol.file.reads.completing")
 
-__all__ = ["before_data", "check_failures", "write_data"]
+__all__ = ["before_data", "check_failures", "drain", "write_data", "write_out"]
 
 
 def before_data(session: Session, target: Layout, agreed: Agreement) -> bool:
@@ -165,3 +174,62 @@ def check_failures(
     if replaces_live(disk, target.uids) and (place is None or place.kept_as or not place.unseen):
         # The old header stays: the new one lacks data that the old one knows.
         raise session.comm.on_all(failing.flush_error(failures, disk.path, closing=closing, held=True))
+
+
+def drain(session: Session) -> None:
+    """Make room: write what has a place in the file, spill the rest. Never waits for a rank.
+
+    Raises
+    ------
+    FlushError
+        Something could not be written; it stays posted.
+    OSError
+        The spill file could not be written.
+    """
+    queue = session.posted.queue
+    if queue.logged and session.comm.size == 1:
+        # A log is emptied only when the header is written, and one process may do that at any time.
+        session.flush()
+        return
+    write_out(session)
+    queue.fall_back()
+    queue.spill()
+
+
+def write_out(session: Session) -> None:
+    """Write what has a place in the file. Never waits for a rank.
+
+    Raises
+    ------
+    FlushError
+        Something could not be written; it stays posted.
+    """
+    completing.complete_posted(session)
+    tree, layout, posted = session.defs.tree, session.disk.layout, session.posted
+    batches = posted.queue.batches()
+    held = {u for batch in batches if not batch.drains for u in batch.uids()}
+    uids = sorted({u for batch in batches for u in batch.uids()} - held)
+    places = layout.writable(tree, uids, alone=session.comm.size == 1)
+    if places and not session.epochs.may_write_alone(lambda: held_ranges.spans_of(batches, places)):
+        # Another rank may hold earlier data of these elements: the next flush waits for them.
+        return
+    if places:
+        # Asked before: rows that were written are forgotten.
+        filled = [uid for uid in places if tree.datasets[uid].fillvalue is not None]
+        rows = {uid: np.concatenate([batch.rows(uid) for batch in batches]) for uid in filled}
+        done = session.transport.execute(session.disk.driver, batches, places, affine=layout.affine)
+        layout.note_written(tree, list(places))
+        for uid, own in rows.items():
+            left = np.concatenate([NO_ROWS[:, 0], *(batch.rows(uid)[:, 0] for batch in done.left)])
+            there = own[~np.isin(own[:, 0], left)] if len(left) else own
+            layout.note_elements(tree.datasets[uid], Runs(there[:, 1], there[:, 2]))
+        posted.note_written(done)
+        session.counts["drains"] += 1
+        tell(FILE, DEBUG, "%s: the queue was full: %d bytes were written", session.disk.path, done.nbytes)
+        if done.failed:
+            failures, _ = failing.failures_of(done, tree, layout, session.comm.rank)
+            raise FlushError(
+                f"the queue is full and could not be written: {failures[0].message} (see .errors); "
+                "what was posted stays posted",
+                failures,
+            )

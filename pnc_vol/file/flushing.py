@@ -62,6 +62,7 @@ from pnc_vol.file.session import Session, WriteData, Written
 from pnc_vol.flush.agree import NO_READS, Agreement, agree, agree_lost_records, agree_widths, digest, transport_code
 from pnc_vol.flush.execute import Executed, rounds_of
 from pnc_vol.format.encode import encode, header_size
+from pnc_vol.format.model import Header
 from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.flatten import Flat
@@ -70,12 +71,12 @@ from pnc_vol.warn import DEBUG, FLUSH, tell
 
 if TYPE_CHECKING:
     from pnc_vol.file import held_ranges
-    from pnc_vol.file.reads import fetch
+    from pnc_vol.file.reads import completing
     from pnc_vol.flush import differences
     from pnc_vol.flush import failures as failing
 else:
     # for posted reads, for several ranks, for what fails
-    fetch, differences = late("pnc_vol.file.reads.fetch"), late("pnc_vol.flush.differences")
+    completing, differences = late("pnc_vol.file.reads.completing"), late("pnc_vol.flush.differences")
     failing = late("pnc_vol.flush.failures")
     # for drivers that hold bytes back
     held_ranges = late("pnc_vol.file.held_ranges")
@@ -125,7 +126,7 @@ def flush(
         Definitions differ, a rank failed before the flush, the header or the layout could not be written.
     """
     phases = _Phases(session.counts)
-    comm, defs, disk, queue, epochs = session.comm, session.defs, session.disk, session.posted.queue, session.epochs
+    comm, defs, disk, epochs = session.comm, session.defs, session.disk, session.epochs
     unsafe = disk.sync_error is not None and session.always_durable
     if closing and unsafe:
         # The last chance: what was posted goes to the file, and the close says that it may not be on the disk.
@@ -156,9 +157,7 @@ def flush(
     if failures:
         check_failures(session, target, failures, carried=carried, closing=closing)
         fill_failed(defs.tree, target, disk.driver, unfilled, done.left)
-    header = target.header
-    if lowest is not None:
-        header = defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
+    header = target.header if lowest is None else _counting(session, target.header, lowest)
     gone = disk.uids is not target.uids and replaces_live(disk, target.uids)
     before, takes_away = disk.header, gone or bool(later) or header.numrecs < disk.header.numrecs
     try:
@@ -182,14 +181,11 @@ def flush(
         later.clear()
     _end(session, wrote=held and bool(agreed.batches or agreed.drained))
     if not unsafe:
-        queue.after_flush()
+        session.posted.queue.after_flush()
     if closing:
         _agree_on_logs(session)
     _cut(session, agreed, failed=bool(failures), held=held)
-    phases.end("header")
-    _report(session, phases.seconds, done)
-    if failures:
-        raise comm.on_all(failing.flush_error(failures, disk.path, closing=closing))
+    _report(session, phases, done, failures, closing=closing)
 
 
 def _flush_set(
@@ -234,19 +230,22 @@ def _flush_set(
         disk.note_sync_error(reason)
         raise
     phases.end("data")
-    header = target.header
-    if lowest is not None:
-        header = session.defs.with_records(header, min(header.numrecs, max(session.defs.tree.records, lowest)))
+    if lowest is None:
+        header = target.header
+    else:
+        header = _counting(session, target.header, lowest)
         encoded = encode(header, check=False) if encoded else b""
     disk.begins_with(header, encoded)
     session.defs.flushed(header)
     session.posted.queue.after_flush()
     if closing:
         _agree_on_logs(session)
-    phases.end("header")
-    _report(session, phases.seconds, done)
-    if failures:
-        raise comm.on_all(failing.flush_error(failures, disk.path, closing=closing))
+    _report(session, phases, done, failures, closing=closing)
+
+
+def _counting(session: Session, header: Header, lowest: int) -> Header:
+    """Return a header that counts no record from `lowest` on, which a failed request should have written."""
+    return session.defs.with_records(header, min(header.numrecs, max(session.defs.tree.records, lowest)))
 
 
 def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Batch], Flat, Agreement]:
@@ -260,8 +259,8 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
     holds = session.disk.driver.capabilities.holds_back
     if changed and session.posted.reads:
         # Some may be of datasets that were deleted since.
-        fetch.complete_posted(session)
-    reads = fetch.weight_of_reads(session) if session.posted.reads else NO_READS
+        completing.complete_posted(session)
+    reads = completing.weight_of_reads(session) if session.posted.reads else NO_READS
     if changed:
         batches = session.posted.without_deleted(batches, defs.tree.datasets)
     flat = defs.flatten(layout, common=comm.size > 1)
@@ -302,7 +301,7 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
             comm.agree("flush held header", error=error)
         agreement = agreement._replace(apart=session.epochs.apart)
     if reads.posts:
-        fetch.complete_together(session, reads)
+        completing.complete_together(session, reads)
     return batches, flat, agreement
 
 
@@ -444,8 +443,12 @@ def _cut(session: Session, agreed: Agreement, *, failed: bool, held: bool) -> No
         layout.unwritten = clean
 
 
-def _report(session: Session, seconds: dict[str, float], done: Executed) -> None:
-    """Note what was done."""
+def _report(
+    session: Session, phases: _Phases, done: Executed, failures: list[RequestFailure], *, closing: bool
+) -> None:
+    """Note what was done, and raise the error of what failed, on all ranks."""
+    phases.end("header")
+    seconds = phases.seconds
     session.counts["seconds_flush"] += sum(seconds.values())
     transport = session.transport.last if done.requests or done.rounds else ""
     posted = session.posted
@@ -462,3 +465,5 @@ def _report(session: Session, seconds: dict[str, float], done: Executed) -> None
         )  # fmt: skip
     for watcher in watchers:
         watcher(made)
+    if failures:
+        raise session.comm.on_all(failing.flush_error(failures, session.disk.path, closing=closing))

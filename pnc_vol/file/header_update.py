@@ -33,7 +33,7 @@ from pnc_vol.file.epochs import Epochs
 from pnc_vol.format.encode import changed_parts, encode_after, numrecs_bytes
 from pnc_vol.format.model import Header, record_vars
 from pnc_vol.interruptions import is_interruption
-from pnc_vol.ranks.comm import Comm, trouble_of
+from pnc_vol.ranks.comm import Comm, on_every, on_root, trouble_of
 
 __all__ = ["check_durable", "cut_tail", "cut_what_failed", "end_flush", "order_writes", "write_header"]
 
@@ -293,13 +293,7 @@ def _keep(comm: Comm, location: Location, *, durable: bool) -> None:
     if location.takes_over or durable:
         if location.unsynced is not None:
             raise comm.on_all(location.refusal())
-        error: BaseException | None = None
-        if comm.rank == 0:
-            try:
-                location.keep(durable=durable)
-            except Exception as reason:
-                error = reason
-        comm.agree("flush keep", error=error)
+        on_root(comm, "flush keep", partial(location.keep, durable=durable))
     location.note_kept()
 
 
@@ -313,14 +307,9 @@ def sync_before(comm: Comm, disk: StoredFile, counts: Counts, operation: str, *,
     location = disk.location
     if replaces and location is not None and location.unsynced is not None:
         return
-    error: BaseException | None = None
-    try:
-        disk.driver.sync()
-    except Exception as reason:
-        error = reason
     counts["syncs"] += 1
     try:
-        comm.agree(operation, error=error)
+        on_every(comm, operation, disk.driver.sync)
     except OSError as reason:
         _remember(disk, reason)
         if not replaces or location is None or not isinstance(reason, SyncError):

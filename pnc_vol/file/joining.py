@@ -11,6 +11,8 @@ Rules
    255 ms, and making the objects from a pickled form 59 ms, which begin when that rank has decoded and written it.
 3. An error on one rank never leaves another one waiting, and no incomplete file stays behind.
 4. What is unusual in a file, but readable, gives one warning, on rank 0.
+5. A file of several ranks is opened with all modules that ordinary work with it would load later (`_LOADED_LATE`): none
+   may be loaded while ranks wait for each other. One that is missing there is a defect: `tests/mpi/test_loading.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from pnc_vol.file.registry import Closing, Entry, SessionRef, close_unreferenced
 from pnc_vol.file.requests import Posted
 from pnc_vol.file.session import CollectorPaused, FileSet, note_time
 from pnc_vol.format.model import Finding, Header, begin_rec, data_end, inner_bytes, is_record
-from pnc_vol.late import late
+from pnc_vol.late import late, load
 from pnc_vol.layout.base import Layout, NeverWritten
 from pnc_vol.layout.registry import CANONICAL, layout_class, layout_of
 from pnc_vol.mapping.names import warn_of
@@ -54,19 +56,18 @@ if TYPE_CHECKING:
     import json
 
     from pnc_vol.disk import existing
-    from pnc_vol.file import combinations, parting, preloaded
+    from pnc_vol.file import combinations, parting
     from pnc_vol.format import check as header_check
     from pnc_vol.format import decode as decoding
     from pnc_vol.mapping import unflatten
     from pnc_vol.ranks import errors as rank_errors
-    from pnc_vol.ranks.errors import Ranks
 else:
     json = late("json")
     # A file that is created has nothing to read or check.
     header_check = late("pnc_vol.format.check")
     unflatten = late("pnc_vol.mapping.unflatten")
     decoding = late("pnc_vol.format.decode")
-    existing, preloaded = late("pnc_vol.disk.existing"), late("pnc_vol.file.preloaded")
+    existing = late("pnc_vol.disk.existing")
     rank_errors = late("pnc_vol.ranks.errors")
     combinations = late("pnc_vol.file.combinations")
     # Files that ranks have left are those of several ranks.
@@ -97,6 +98,21 @@ _SHARED = (
     "burst_buf_sync",
     "recover",
 )
+
+_LOADED_LATE = """
+    api.attrs api.dims api.fill_values api.linking api.scale_attrs api.views
+    disk.existing disk.identity
+    drivers.mmap_guard drivers.staged
+    extents.blocks extents.decomposition extents.place extents.selection extents.subarrays
+    file.filling file.held_ranges file.post file.resizing
+    file.reads.completing file.reads.composite_values file.reads.gathered
+    exchange.two_phase flush.differences flush.failures flush.stream
+    format.convert format.decode
+    mapping.attribute_encoding mapping.conventions mapping.describe mapping.encoding mapping.links mapping.unflatten
+    queue.spill
+    system.two_threads
+"""
+"""What these import at their heads comes with them. What only an option needs is loaded by the opening that has it."""
 
 
 def open_shared(opening: Opening, comm: Comm) -> tuple[OpenFile, SessionRef]:
@@ -251,7 +267,7 @@ def _agree(opening: Opening) -> tuple[str, Capabilities]:
     options, comm, mode = opening.options, opening.comm, opening.mode
     spec = stack_of(options, comm)
     if comm.size > 1:
-        preloaded.load_all()
+        load(["json", "signal", "unicodedata", *(f"pnc_vol.{name}" for name in _LOADED_LATE.split())])
         asked = {"name": opening.path, "mode": mode, "driver": spec} | {key: getattr(options, key) for key in _SHARED}
         _same_on_all(opening, asked)
     able = stack_capabilities(spec) if opening.driver is None else opening.driver.capabilities
@@ -287,10 +303,7 @@ def _same_on_all(opening: Opening, asked: dict[str, Any]) -> None:
         return
     wanted = [(json.loads(text), ranks) for text, ranks in groups.items()]
     for key in asked:
-        by_value: dict[str, Ranks] = {}
-        for values, ranks in wanted:
-            value = repr(values[key])
-            by_value[value] = rank_errors.Ranks.union((by_value.get(value, rank_errors.Ranks()), ranks))
+        by_value = rank_errors.Ranks.by_value((repr(values[key]), ranks) for values, ranks in wanted)
         if len(by_value) > 1:
             what = "; ".join(f"{value} on {rank_errors.ranks_text(ranks)}" for value, ranks in by_value.items())
             text = f"ranks open the file with different {key}: {what}. Give the same on every rank"
@@ -520,13 +533,11 @@ def _publish_new(location: Location, options: Options, comm: Comm) -> None:
     """Give a file that waited for its log its name (collective)."""
     if location.published:
         return
-    error: BaseException | None = None
-    if comm.rank == 0:
-        try:
-            if location.replaces:
-                location.sync_data()
-            location.publish(durable=options.durable or options.burst_buf_sync != "none")
-        except OSError as reason:
-            error = reason
-    comm.agree("open publish", error=error)
+
+    def publish() -> None:
+        if location.replaces:
+            location.sync_data()
+        location.publish(durable=options.durable or options.burst_buf_sync != "none")
+
+    on_root(comm, "open publish", publish)
     location.note_published()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
 from pnc_vol.file import post
 from pnc_vol.file.closing import abort, close, give_up
+from pnc_vol.file.flush_data import drain, write_out
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.reads import contiguous
 from pnc_vol.file.registry import close_unreferenced
@@ -27,14 +28,14 @@ from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
     from pnc_vol.extents.model import Selection
-    from pnc_vol.file import after_fork, drain, posted_reads, resizing
-    from pnc_vol.file.reads import composite_values, fetch
+    from pnc_vol.file import posted_reads, refreshing, resizing
+    from pnc_vol.file.reads import completing, composite_values, fetch
 else:
-    after_fork = late("pnc_vol.file.after_fork")
+    refreshing = late("pnc_vol.file.refreshing")
     resizing, composite_values = late("pnc_vol.file.resizing"), late("pnc_vol.file.reads.composite_values")
     # what the short paths of posts and reads leave to others
-    drain, fetch = late("pnc_vol.file.drain"), late("pnc_vol.file.reads.fetch")
-    posted_reads = late("pnc_vol.file.posted_reads")
+    fetch, posted_reads = late("pnc_vol.file.reads.fetch"), late("pnc_vol.file.posted_reads")
+    completing = late("pnc_vol.file.reads.completing")
 
 __all__ = ["OpenFile"]
 
@@ -53,7 +54,7 @@ class OpenFile(Session):
             if self.posted.queue.logged:
                 self.drain()
             else:
-                drain.write_out(self)
+                write_out(self)
             # A driver that holds bytes back must not do so here.
             self.disk.driver.drain()
         return number
@@ -141,10 +142,10 @@ class OpenFile(Session):
             if requests is None:
                 self.flush()
                 return
-            fetch.complete_posted(self, requests)
+            completing.complete_posted(self, requests)
             late = [request for request in requests if not request.test()]
             if late:
-                drain.write_out(self)
+                write_out(self)
                 late = [request for request in late if not request.test()]
             if late and self.comm.size == 1:
                 self.flush()
@@ -178,8 +179,8 @@ class OpenFile(Session):
     # ---------------------------------------------------------------------------------- carrying out
 
     def drain(self) -> None:
-        """Make room in memory; never waits for a rank. See `drain.drain`."""
-        drain.drain(self)
+        """Make room in memory; never waits for a rank. See `flush_data.drain`."""
+        drain(self)
 
     def flush(
         self,
@@ -197,7 +198,7 @@ class OpenFile(Session):
             try:
                 self.check_open()
                 if not self.writable:
-                    fetch.complete_all(self, what)
+                    completing.complete_all(self, what)
                     return
                 with self.comm.errors_shared():
                     if self.posted.ragged:
@@ -248,8 +249,8 @@ class OpenFile(Session):
             abort(self, reason)
 
     def go_on_in_child(self) -> str:
-        """Open a file that is read again, in a forked child; why that cannot be, or "". See `after_fork.go_on`."""
-        return after_fork.go_on(self)
+        """Open a file that is read again, in a forked child; why that cannot be, or "". See `refreshing.go_on`."""
+        return refreshing.go_on(self)
 
     def log_hints(self) -> dict[str, str]:
         """Return PnetCDF's hints of the burst buffer, as they are in force."""

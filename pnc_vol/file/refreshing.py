@@ -1,25 +1,37 @@
-"""A refresh lets a reader see what another process has flushed.
+"""A reader opens its file again: it sees what another process has flushed then, or goes on in a forked child.
 
 Knows: headers, the place of a file, drivers. Does not know: users' objects, requests.
 
-Rules
------
+Rules of a refresh
+------------------
 1. A file is complete after every flush of its writer: a reader only has to read the header again. So there is nothing
    that HDF5's SWMR mode would have to switch on, and `swmr_mode` is a flag that is remembered.
 2. A new layout is another file under the same name: then the reader opens that one.
 3. Either is looked at as at the opening: see `existing`.
+
+Rules of a forked child
+-----------------------
+1. The child opens the file once, at its first use there: a child that uses no file, as most do, opens none.
+2. It is the same file, by device and inode, and begins with the same header but for the number of records: an inode is
+   used again when a file is gone. Anything else is an error, for the child has objects of the file that was opened.
+3. Only an ordinary file that this process reads alone goes on. What a writer has posted is its own, and is neither
+   written twice nor seen by the child; ranks, drivers with a state of their own, and sets of files are opened again by
+   the user.
+4. Other threads of the parent do not exist in the child, and what they held stays held: locks are made anew.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from functools import partial
 
 from pnc_vol.disk.existing import Existing, header_of, open_existing, replaced_too_often
 from pnc_vol.disk.naming import ATTEMPTS
 from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.stack import default_stack
 from pnc_vol.file.driver_stack import context_of, open_driver, stack_of
-from pnc_vol.file.reads.fetch import complete_posted
+from pnc_vol.file.reads.completing import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.format.decode import decode
 from pnc_vol.layout.registry import CANONICAL
@@ -28,7 +40,17 @@ from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.ranks.comm import on_root
 from pnc_vol.system.full_io import read_at
 
-__all__ = ["refresh"]
+__all__ = ["go_on", "refresh"]
+
+_one_at_a_time = threading.RLock()
+
+
+def _renew() -> None:
+    global _one_at_a_time
+    _one_at_a_time = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew)
 
 
 def refresh(session: Session) -> bool:
@@ -128,15 +150,63 @@ def _look(session: Session, found: list[Existing]) -> tuple[str, int, int, bytes
 
 def _unchanged(session: Session, location: Location) -> bool:
     """Return whether the file is the one that is open, and begins as it did: then nothing has to be decoded."""
-    system, known = session.options.system, session.disk.header_bytes
+    system = session.options.system
     fd = system.open(location.path, os.O_RDONLY)
     try:
         there = system.fstat(fd)
-        now = bytearray(len(known))
-        return (
-            (there.st_dev, there.st_ino) == location.key
-            and read_at(system, fd, memoryview(now), 0) == len(known)
-            and now == known
-        )
+        same = (there.st_dev, there.st_ino) == location.key
+        return same and _first_bytes(session, fd) == session.disk.header_bytes
     finally:
         system.close(fd)
+
+
+def go_on(session: Session) -> str:
+    """Open the file of a session again in this process, which was forked.
+
+    Returns
+    -------
+    str
+        Why it cannot go on here; "" if it can.
+    """
+    with _one_at_a_time:
+        if not session.forked:
+            # another thread of the child was faster
+            return ""
+        location, disk = session.disk.location, session.disk
+        plain = session.comm.mpi is None and session.file_set is None and location is not None
+        if session.writable or not plain or stack_of(session.options, session.comm) != default_stack(shared=False):
+            return "the file was opened before a fork"
+        if disk.version & 1:
+            return "the file was opened before a fork, during which it was refreshed"
+        assert location is not None
+        reopened = Location(session.options.system, location.path, location.path)
+        try:
+            fd = session.options.system.open(location.path, os.O_RDONLY)
+            reopened.key = reopened.held.keep(fd)
+            if reopened.key != location.key or not _begins_alike(session, fd):
+                reopened.held.release()
+                return "the file was opened before a fork, and is another one now, or was defined anew"
+            driver = open_driver(location.path, options=session.options, comm=session.comm, fd=fd)
+        except OSError as error:
+            reopened.held.release()
+            return f"the file was opened before a fork, and cannot be opened again ({error.strerror or error})"
+        assert driver is not None
+        # The parent's driver is left as it is: its descriptor was closed at the fork, and its readers are not here.
+        disk.use_file(driver, reopened)
+        session.defs.tree.renew_lock()
+        session.mark_reopened()
+        return ""
+
+
+def _begins_alike(session: Session, fd: int) -> bool:
+    """Return whether the header is the one that was read, but for the number of records, which writers may have
+    raised."""
+    known, behind = session.disk.header_bytes, 12 if session.defs.version == 5 else 8
+    now = _first_bytes(session, fd)
+    return len(now) == len(known) and now[:4] == known[:4] and now[behind:] == known[behind:]
+
+
+def _first_bytes(session: Session, fd: int) -> bytes:
+    """Return what a file begins with, as many bytes as the header has that was read."""
+    now = bytearray(len(session.disk.header_bytes))
+    return bytes(now[: read_at(session.options.system, fd, memoryview(now), 0)])

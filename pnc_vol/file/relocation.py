@@ -23,7 +23,7 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.model import Extents
-from pnc_vol.file.driver_stack import memory_copy, open_copy
+from pnc_vol.file.driver_stack import open_copy, open_spill
 from pnc_vol.layout.base import Layout, LostRecords, NeverWritten
 from pnc_vol.mapping.tree import Tree
 from pnc_vol.ranks.comm import Comm
@@ -71,7 +71,8 @@ def copied(
         )
     # In one line each: until the file goes on in the copy, it is one of those that are to be closed.
     if disk.location is None:
-        copy = Copy(None, memory_copy(disk, options.system))
+        # in memory too, or in a file without a name
+        copy = Copy(None, disk.driver.empty_copy() or open_spill(disk, options.system))
     else:
         with closing_if_it_fails(options.system, by_any_error=False, alone=comm.size == 1):
             disk.left.append(open_copy(disk.location, options, comm)[::-1])

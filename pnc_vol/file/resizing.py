@@ -27,7 +27,7 @@ from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.selection import select
 from pnc_vol.file import post
 from pnc_vol.file.reads import composite_values
-from pnc_vol.file.reads.fetch import complete_posted
+from pnc_vol.file.reads.completing import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.interruptions import is_interruption
 from pnc_vol.mapping.composite import is_ragged

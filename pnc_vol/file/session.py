@@ -7,7 +7,7 @@ Rules
 1. The definitions (`defs`), what is on disk (`disk`) and what is posted (`posted`) change only by their own methods.
 2. The verbs here are those that operations need of each other: a post that finds the queue full drains it, for one.
    They are abstract, so that each operation is a module that imports none of those that it calls in this way.
-3. A forked child goes on with a file that is read (`after_fork`), cannot use one that is written, and touches neither
+3. A forked child goes on with a file that is read (`refreshing`), cannot use one that is written, and touches neither
    at its exit.
 """
 

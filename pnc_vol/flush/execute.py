@@ -374,8 +374,6 @@ class Planner:
     def _group(self, items: list[tuple[int, Item]]) -> Iterator[Plan]:
         """Yield the first the strings that grew, each by itself, then all else in one plan."""
         even: list[tuple[int, Item]] = []
-        if _all_even(items, self.maps):
-            even, items = items, []
         for uid, item in items:
             at = self.maps[uid]
             if isinstance(item, Listed) and item.itemsize == at.itemsize:
@@ -392,17 +390,6 @@ class Planner:
         if even:
             maps, posted = [self.maps[uid] for uid, _ in even], [item for _, item in even]
             yield Plan.of(maps, posted, self._known, affine=self.affine)._replace(items=even)
-
-
-def _all_even(items: list[tuple[int, Item]], maps: Mapping[int, ElementMap]) -> bool:
-    """Return whether all are rows with elements as wide as the file has them, which most variables' are: one look at
-    all."""
-    tables = [item for _, item in items if not isinstance(item, Listed)]
-    if not tables or len(tables) < len(items):
-        return False
-    counts = np.fromiter(map(len, tables), np.int64, len(tables))
-    widths = np.fromiter((maps[uid].itemsize for uid, _ in items), np.int64, len(items))
-    return bool((np.concatenate(tables)[:, 4] == np.repeat(widths, counts)).all())
 
 
 def execute(

@@ -210,10 +210,10 @@ class Transport:
             found = weighed(runs, nbytes, single=single, call_cost=self.call_cost)
             lines.append(" ".join(filter(None, ["transport", where])) + f": {found.way}: {found.why}")
         if known is not None:
-            from pnc_vol.exchange import aggregators
+            from pnc_vol.exchange.team import Wanted, aggregators
 
-            wanted = aggregators.Wanted.by(self.options.hints, self.options.aggrs_per_node)
-            n, nodes = len(aggregators.aggregators(known, wanted)), len(known.lowest)
+            wanted = Wanted.by(self.options.hints, self.options.aggrs_per_node)
+            n, nodes = len(aggregators(known, wanted)), len(known.lowest)
             lines.append(f"aggregators: {n} of {known.size} ranks, on {nodes} node{'s' * (nodes > 1)}")
         return lines
 

@@ -3,10 +3,10 @@
 Knows: selections, the layout in force, the queue, drivers. Does not know: how a flush is done.
 
 ==================  ============================================================================================
-`fetch`             any read, and the completion of posted reads: file, fill values, posted writes
+`fetch`             any read: file, fill values, posted writes
 `contiguous`        runs of numbers that lie in the file: single values, rows, columns, in few steps
 `execute`           how all of these are carried out: looks at a mapped file, else calls, straight into the result
-`completing`        posted reads of such runs, of many variables together
+`completing`        the completion of posted reads
 `gathered`          runs of variables that have a map: long ranges, put in order by an index of the map
 `hyperslabs`        regular selections with gaps: what lies between is read too where that is cheaper
 `stored_rows`       rows of varying length; what a header claims is compared with the file first

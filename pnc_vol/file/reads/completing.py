@@ -1,65 +1,195 @@
-"""Posted reads of runs of numbers are completed together, from the file into their arrays.
+"""Posted reads are completed: large ones one by one, small ones of many variables together, some of all ranks together.
 
-Knows: facts of variables, drivers. Does not know: posting, fill values, writes that are not flushed; what it returns,
-or says False to, is read in the general way (`fetch`).
+Knows: facts of variables, drivers, how anything is read (`fetch`). Does not know: posting.
 
 Rules
 -----
-1. Small reads are read some MiB at a time, those of all variables of one type together: a call costs more than the
-   copy out of its memory, and programs read one piece each of many variables. (Large ones are read by `fetch`.)
+1. A posted read holds the values of its place in program order: it is completed before anything posted after it can
+   reach the file, and later posts are not applied to it.
+2. Those in columns are read some MiB at a time, all variables of one type together: a call costs more than the copy out
+   of its memory, and programs read one piece each of many variables. What cannot be read so is read by `fetch`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.base import CALL_COST, Driver
+from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.blocks import groups
-from pnc_vol.extents.model import Extents, Int64
-from pnc_vol.file.posted_reads import FEW, PostedRead, ShortReads, complete_with
-from pnc_vol.file.reads.contiguous import Facts, facts_of
+from pnc_vol.extents.model import Extents, Int64, Selection
+from pnc_vol.file.posted_reads import FEW, PostedRead, ShortReads
+from pnc_vol.file.reads.contiguous import Facts, facts_of, read_run
+from pnc_vol.file.reads.fetch import Read, at_once, file_form, lay_over, read_alone, read_by_way, to_read_into
 from pnc_vol.file.session import Session
+from pnc_vol.flush.agree import NO_READS, Weight, transport_code
 from pnc_vol.flush.stream import block_of
+from pnc_vol.mapping.encoding import decode
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.request import Request
 
-__all__ = ["complete_runs", "complete_short"]
+__all__ = ["complete_all", "complete_posted", "complete_together", "weight_of_reads"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
-_GROUP, _STEP = 8 << 20, 1 << 20
-"""Bytes of posted reads that are read together: of large ones, and of small ones, which stay in the cache meanwhile."""
+_ALONE = 4
+"""Bytes of a posted read from which on it is read by itself, where it belongs, in costs of a call of the driver."""
+
+_TOGETHER = 8 << 20
+"""Bytes of others that are read together, about."""
 
 
-def complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]:
-    """Fill the arrays of those reads that are one run each of numbers in the file; return the others.
+def complete_posted(session: Session, requests: Iterable[Request] | None = None) -> None:
+    """Fill the arrays of posted reads: all, or those of some requests.
 
     Raises
     ------
     OSError
-        The file could not be read.
+        The file could not be read; they stay posted.
     """
-    wanted = [(posted.wanted if type(posted.wanted) is tuple else posted.run) or _NO_RUN for posted in reads]
-    listed = [(posted.node.uid, one[0], one[1]) for posted, one in zip(reads, wanted, strict=True)]
-    nodes = {posted.node.uid: posted.node for posted in reads}
-    kinds, left = _placed(session, nodes, np.array(listed, np.int64).reshape(-1, 3))
-    others = [reads[i] for i in left]
-    for facts, rows, offsets, nbytes in kinds:
-        several = [reads[i] for i in rows.tolist()]
-        for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, _GROUP):
-            if values is None:
-                others += several[first:last]
-            else:
-                complete_with(several[first:last], _swapped(values, facts), place.tolist())
-    return others
+    posted = session.posted.reads
+    if posted is None:
+        return
+    numbers = None if requests is None else {request.id for request in requests}
+    if numbers is None or (len(numbers) > 1 and posted.are_among(numbers)):
+        for reads in list(posted.short):
+            posted.settle(reads, _complete_short(session, reads))
+    own = posted.single()
+    # each once, in the order of posting
+    chosen = list(own.values()) if numbers is None else [own[number] for number in sorted(numbers & own.keys())]
+    try:
+        _complete(session, chosen)
+    except BaseException:
+        posted.forget([read.id for read in chosen if read.test()])
+        raise
+    posted.forget([read.id for read in chosen])
 
 
-def complete_short(session: Session, reads: ShortReads) -> list[PostedRead]:
+def _complete(session: Session, reads: list[PostedRead]) -> None:
+    """Fill the arrays of posted reads; what the file holds is read in few calls.
+
+    Raises
+    ------
+    OSError
+        The file could not be read; those that were not complete by then have failed.
+    """
+    # One that was done before another one failed is not read again: what was posted since may be in the file.
+    reads = [posted for posted in reads if posted.status != "done"]
+    if not reads:
+        return
+    try:
+        try:
+            cost = session.disk.driver.capabilities.call_cost
+            worth = 0 if len(reads) == 1 or (len(reads) < FEW and cost <= CALL_COST) else _ALONE * cost
+            reads = [posted for posted in reads if posted.nbytes < worth or not _complete_alone(session, posted)]
+            ends = np.cumsum([posted.nbytes for posted in reads])
+            for first, last in groups(np.append(0, ends[:-1]), ends, max(_TOGETHER, block_of(session.disk.driver))):
+                _complete_by(session, reads[first:last], read_alone)
+        except NotSyncedError:
+            # That may be true of another one of them, or of what lies between their elements.
+            for posted in reads:
+                if posted.status != "done":
+                    _complete_by(session, [posted], read_alone)
+    except OSError as error:
+        for posted in reads:
+            if not posted.test():
+                posted.become("failed", error)
+        raise
+
+
+def _complete_alone(session: Session, posted: PostedRead) -> bool:
+    """Read what a posted read asks for as ``ds[...]`` does; False if that is to be done in another way.
+
+    What stands in its array if the file turns out to be short is written over afterwards.
+    """
+    node, wanted = posted.node, posted.wanted
+    if session.posted.queue.has(node.uid):
+        return False
+    out = to_read_into(node, posted.given)
+    if isinstance(wanted, Selection):
+        got = at_once(session, node, wanted, wanted.result_shape, out)
+    else:
+        facts = facts_of(session, node)
+        got = None if facts is None else read_run(session, node, facts, *wanted[:3], out)
+    if got is None:
+        return False
+    posted.take(got)
+    return True
+
+
+def _complete_by(session: Session, reads: list[PostedRead], read: Read) -> None:
+    """Fill the arrays of posted reads with what one read of the file brings."""
+    found = [(posted.node, posted.found) for posted in reads]
+    for posted, (node, where), raw in zip(reads, found, file_form(session, found, read), strict=True):
+        lay_over(session, node, where, raw, posted.id)
+        posted.array[...] = decode(raw, node.element, posted.array.shape)
+        posted.become("done")
+
+
+def weight_of_reads(session: Session) -> Weight:
+    """Return the posted reads that ranks complete together; those of which each rank knows more by itself are
+    completed.
+
+    Raises
+    ------
+    OSError
+        The file could not be read; they stay posted.
+    """
+    if not session.posted.reads:
+        return NO_READS
+    if session.comm.size == 1 or session.file_set is not None or session.disk.driver.capabilities.holds_back:
+        complete_posted(session)
+        return NO_READS
+    return session.posted.reads.weight(transport_code(session.options, reads=True))
+
+
+def complete_all(session: Session, operation: str) -> None:
+    """Fill the arrays of all posted reads of all ranks, of a file that is only read (collective)."""
+    comm = session.comm
+    with comm.errors_shared():
+        weight = weight_of_reads(session)
+        comm.traffic.begin()
+        most, _ = comm.agree(operation, weight)
+        if most[0]:
+            complete_together(session, Weight(*most))
+
+
+def complete_together(session: Session, most: Weight) -> None:
+    """Fill the arrays of all posted reads of all ranks, before anything is written (collective).
+
+    Raises
+    ------
+    OSError
+        The file could not be read; they stay posted.
+    """
+    way = session.transport.choose_read(most)
+    if way == "independent":
+        complete_posted(session)
+    else:
+        waiting = session.posted.reads
+        reads = [] if waiting is None else [read for read in waiting.single().values() if read.status != "done"]
+        try:
+            _complete_by(session, reads, partial(read_by_way, way=way))
+        except OSError as error:
+            for posted in reads:
+                posted.become("failed", error)
+            raise
+        if waiting is not None:
+            waiting.clear()
+    session.comm.agree("flush reads")
+
+
+# --------------------------------------------------------------------------------------------- those in columns
+
+
+def _complete_short(session: Session, reads: ShortReads) -> list[PostedRead]:
     """Fill the arrays of small posted reads, or keep the values; return those that are to be completed by themselves.
 
     What the system says of a file that cannot be read, it says again when these are completed.
@@ -76,15 +206,15 @@ def complete_short(session: Session, reads: ShortReads) -> list[PostedRead]:
             kept.append(memory.view(facts.dtype))
             kept_at[rows] = (np.cumsum(nbytes) - nbytes) // facts.itemsize
         try:
-            for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, _STEP, memory):
+            for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, memory):
                 if values is None:
                     left += rows[first:last].tolist()
                 else:
                     if reads.given:
                         # the byte order is changed by the copy
                         reads.hand_out(rows[first:last], values, place)
-                    if reads.kept:
-                        _swapped(values, facts)
+                    if reads.kept and facts.swaps:
+                        values.byteswap(inplace=True)
                 rows[first:last] = -1
         except Exception:
             left += rows[rows >= 0].tolist()
@@ -156,18 +286,15 @@ def _by_variable(table: Int64, variables: int) -> dict[int, list[int] | range]:
 _FEW = 16
 """Posted reads of a variable below which each is placed by itself."""
 
-_NO_RUN = (-1, 0)
-
 
 def _parts(
-    driver: Driver, facts: Facts, offsets: Int64, nbytes: Int64, limit: int, memory: Bytes | None = None
+    driver: Driver, facts: Facts, offsets: Int64, nbytes: Int64, memory: Bytes | None
 ) -> Iterator[tuple[int, int, Array | None, Int64]]:
     """Read some of many runs at a time.
 
     Parameters
     ----------
-    limit : int, bytes that are read at once, about.
-    memory : uint8[...], where all of them go, one behind another; new memory for each part by default.
+    memory : uint8[...], where all of them go, one behind another; None: new memory for each part.
 
     Yields
     ------
@@ -177,7 +304,7 @@ def _parts(
     """
     ends = np.cumsum(nbytes)
     begins = ends - nbytes
-    for first, last in groups(begins, ends, max(limit, block_of(driver))):
+    for first, last in groups(begins, ends, block_of(driver)):
         low, high = int(begins[first]), int(ends[last - 1])
         into = np.empty(high - low, np.uint8) if memory is None else memory[low:high]
         place, offset = begins[first:last] - low, offsets[first:last]
@@ -185,9 +312,3 @@ def _parts(
         heads = np.flatnonzero(np.diff(offset - place, prepend=-1))
         got = driver.read(Extents(offset[heads], np.diff(place[heads], append=high - low), place[heads]), into)
         yield first, last, into.view(facts.file_dtype) if got == high - low else None, place // facts.itemsize
-
-
-def _swapped(values: Array, facts: Facts) -> Array:
-    """Return the values in the machine's byte order, in the memory that they have."""
-    made = values.view(facts.dtype)
-    return made.byteswap(inplace=True) if facts.swaps else made

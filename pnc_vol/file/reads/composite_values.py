@@ -262,13 +262,9 @@ def _lay_out(session: Session, node: DatasetNode, kept: Array) -> None:
 def _joined(rows: list[Array], base: Dtype) -> Array:
     if base.kind == "O":
         made = np.empty(sum(len(row) for row in rows), base)
-        made[:] = [item for row in rows for item in row.tolist()] if not is_ragged(base) else _items(rows)
+        made[:] = [item for row in rows for item in row]
         return made
     return np.concatenate([row for row in rows if len(row)])
-
-
-def _items(rows: list[Array]) -> list[Any]:
-    return [item for row in rows for item in row]
 
 
 def reshaped(session: Session, node: DatasetNode, shape: tuple[int, ...]) -> Callable[[], None]:

@@ -9,15 +9,12 @@ Rules
 2. What was not written reads as the fill value: a variable without a place in the file, records beyond those in the
    file,
    bytes beyond the end of the file.
-3. A posted read holds the values of its place in program order: it is completed before anything posted after it
-   can reach the file, and later posts are not applied to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,29 +24,23 @@ from pnc_vol.errors import NotSyncedError, ShortFileError
 from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, Selection, before, refuse_axes
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.subarrays import within
-from pnc_vol.file.posted_reads import PostedRead
-from pnc_vol.file.reads.completing import complete_runs, complete_short
 from pnc_vol.file.reads.contiguous import Facts, facts_of, read_run
 from pnc_vol.file.reads.execute import read_numbers
 from pnc_vol.file.reads.gathered import read_gathered
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
 from pnc_vol.file.session import Session
-from pnc_vol.flush.agree import NO_READS, Weight, transport_code
+from pnc_vol.flush.agree import Weight, transport_code
 from pnc_vol.layout.base import ElementMap
 from pnc_vol.mapping.encoding import decode
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.request import Request
 
-__all__ = ["complete", "complete_all", "complete_posted", "complete_together", "read", "weight_of_reads"]
+__all__ = ["Read", "at_once", "file_form", "lay_over", "read", "read_alone", "read_by_way", "to_read_into"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
-_ALONE = 64
-"""Bytes of a posted read from which on it is read by itself, where it belongs, in costs of a call of the driver."""
-
-_Read = Callable[[Session, Extents, Bytes], int]
+Read = Callable[[Session, Extents, Bytes], int]
 _Spots = list[tuple[int, int, "ElementMap | None"]]
 
 
@@ -78,7 +69,7 @@ def read(
         refuse_axes(len(shape))
     if not collective and not session.posted.queue.has(node.uid):
         try:
-            short = _at_once(session, node, selection, shape, _to_read_into(node, out))
+            short = at_once(session, node, selection, shape, to_read_into(node, out))
         except NotSyncedError:
             # It may have asked for what lies between the elements as well.
             short = None
@@ -87,17 +78,17 @@ def read(
     with session.comm.errors_shared() if collective else nullcontext():
         found = runs(selection, record=node.is_record)
     try:
-        raw = _file_form(session, [(node, found)], _read_by_all if collective else _read_alone)[0]
+        raw = file_form(session, [(node, found)], _read_by_all if collective else read_alone)[0]
     except NotSyncedError:
         own = _only_posted(session, node, found)
         if own is None:
             raise
         raw = own
-    _lay_over(session, node, found, raw, None)
+    lay_over(session, node, found, raw, None)
     return decode(raw, element, shape)
 
 
-def _to_read_into(node: DatasetNode, out: Array | None) -> Array | None:
+def to_read_into(node: DatasetNode, out: Array | None) -> Array | None:
     """Return the array if numbers can be read straight to it, else None."""
     element = node.element
     if out is None or element.kind != "number" or not out.flags.c_contiguous:
@@ -105,7 +96,7 @@ def _to_read_into(node: DatasetNode, out: Array | None) -> Array | None:
     return out if out.dtype in (element.dtype, element.file_dtype) else None
 
 
-def _at_once(
+def at_once(
     session: Session, node: DatasetNode, selection: Selection, shape: tuple[int, ...], out: Array | None
 ) -> Array | None:
     """Return what `read` does without a list of runs, with what lies between the elements; None: it cannot be done."""
@@ -145,144 +136,6 @@ def _listed(session: Session, node: DatasetNode, facts: Facts, selection: Select
     return out if read_numbers(session.disk.driver, facts.file_dtype, extents, out.reshape(-1)) else None
 
 
-def complete(session: Session, reads: list[PostedRead]) -> None:
-    """Fill the arrays of posted reads; what the file holds is read in few calls.
-
-    Raises
-    ------
-    OSError
-        The file could not be read; those that were not complete by then have failed.
-    """
-    # One that was done before another one failed is not read again: what was posted since may be in the file.
-    reads = [posted for posted in reads if posted.status != "done"]
-    if not reads:
-        return
-    try:
-        try:
-            worth = 0 if len(reads) == 1 else _ALONE * session.disk.driver.capabilities.call_cost
-            reads = [posted for posted in reads if posted.nbytes < worth or not _complete_alone(session, posted)]
-            if reads and (reads := complete_runs(session, reads)):
-                _complete_by(session, reads, _read_alone)
-        except NotSyncedError:
-            # That may be true of another one of them, or of what lies between their elements.
-            for posted in reads:
-                if posted.status != "done":
-                    _complete_by(session, [posted], _read_alone)
-    except OSError as error:
-        for posted in reads:
-            if not posted.test():
-                posted.become("failed", error)
-        raise
-
-
-def _complete_alone(session: Session, posted: PostedRead) -> bool:
-    """Read what a posted read asks for as ``ds[...]`` does; False if that is to be done in another way.
-
-    What stands in its array if the file turns out to be short is written over afterwards.
-    """
-    node, wanted = posted.node, posted.wanted
-    if session.posted.queue.has(node.uid):
-        return False
-    out = _to_read_into(node, posted.given)
-    if isinstance(wanted, Selection):
-        got = _at_once(session, node, wanted, wanted.result_shape, out)
-    else:
-        facts = facts_of(session, node)
-        got = None if facts is None else read_run(session, node, facts, *wanted[:3], out)
-    if got is None:
-        return False
-    posted.take(got)
-    return True
-
-
-def _complete_by(session: Session, reads: list[PostedRead], read: _Read) -> None:
-    """Fill the arrays of posted reads with what one read of the file brings."""
-    found = [(posted.node, posted.found) for posted in reads]
-    for posted, (node, where), raw in zip(reads, found, _file_form(session, found, read), strict=True):
-        _lay_over(session, node, where, raw, posted.id)
-        posted.array[...] = decode(raw, node.element, posted.array.shape)
-        posted.become("done")
-
-
-def weight_of_reads(session: Session) -> Weight:
-    """Return the posted reads that ranks complete together; those of which each rank knows more by itself are
-    completed.
-
-    Raises
-    ------
-    OSError
-        The file could not be read; they stay posted.
-    """
-    if not session.posted.reads:
-        return NO_READS
-    if session.comm.size == 1 or session.file_set is not None or session.disk.driver.capabilities.holds_back:
-        complete_posted(session)
-        return NO_READS
-    return session.posted.reads.weight(transport_code(session.options, reads=True))
-
-
-def complete_all(session: Session, operation: str) -> None:
-    """Fill the arrays of all posted reads of all ranks, of a file that is only read (collective)."""
-    comm = session.comm
-    with comm.errors_shared():
-        weight = weight_of_reads(session)
-        comm.traffic.begin()
-        most, _ = comm.agree(operation, weight)
-        if most[0]:
-            complete_together(session, Weight(*most))
-
-
-def complete_together(session: Session, most: Weight) -> None:
-    """Fill the arrays of all posted reads of all ranks, before anything is written (collective).
-
-    Raises
-    ------
-    OSError
-        The file could not be read; they stay posted.
-    """
-    way = session.transport.choose_read(most)
-    if way == "independent":
-        complete_posted(session)
-    else:
-        waiting = session.posted.reads
-        reads = [] if waiting is None else [read for read in waiting.single().values() if read.status != "done"]
-        try:
-            _complete_by(session, reads, partial(_read_by_way, way=way))
-        except OSError as error:
-            for posted in reads:
-                posted.become("failed", error)
-            raise
-        if waiting is not None:
-            waiting.clear()
-    session.comm.agree("flush reads")
-
-
-def complete_posted(session: Session, requests: Iterable[Request] | None = None) -> None:
-    """Fill the arrays of posted reads: all, or those of some requests.
-
-    Raises
-    ------
-    OSError
-        The file could not be read; they stay posted.
-    """
-    posted = session.posted.reads
-    if posted is None:
-        return
-    numbers = None if requests is None else {request.id for request in requests}
-    if numbers is None or (len(numbers) > 1 and posted.are_among(numbers)):
-        for reads in list(posted.short):
-            posted.settle(reads, complete_short(session, reads))
-    own = posted.single()
-    # each once, in the order of posting
-    chosen = list(own.values()) if numbers is None else [own[number] for number in sorted(numbers & own.keys())]
-    try:
-        complete(session, chosen)
-    except BaseException:
-        posted.forget([read.id for read in chosen if read.test()])
-        raise
-    posted.forget([read.id for read in chosen])
-
-
 # ------------------------------------------------------------------------------------- from the file
 
 
@@ -309,7 +162,7 @@ def _hyperslab(session: Session, node: DatasetNode, selection: Selection, out: A
     return out if whole else None
 
 
-def _file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], read: _Read) -> list[Bytes]:
+def file_form(session: Session, wanted: list[tuple[DatasetNode, Runs]], read: Read) -> list[Bytes]:
     """Return what the file holds of some runs, in file form; one read for all of them."""
     with session.comm.errors_shared() if read is _read_by_all else nullcontext():
         memory, extents, spots = _prepared(session, wanted)
@@ -348,7 +201,7 @@ def _refuse_short(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> N
             counted = Runs(np.zeros(1, np.int64), np.array([layout.header.numrecs * at.inner], np.int64))
             found, _ = within(found, counted)
         extents = at.extents(found)
-        got = _read_alone(session, extents, np.empty(int(found.length.sum()) * at.itemsize, np.uint8))
+        got = read_alone(session, extents, np.empty(int(found.length.sum()) * at.itemsize, np.uint8))
         if got < extents.nbytes:
             raise ShortFileError(
                 f"{node.path}: {extents.nbytes - got} of {extents.nbytes} bytes lie beyond the end of the file; "
@@ -356,11 +209,11 @@ def _refuse_short(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> N
             )
 
 
-def _read_alone(session: Session, extents: Extents, memory: Bytes) -> int:
+def read_alone(session: Session, extents: Extents, memory: Bytes) -> int:
     return session.disk.driver.read(extents, memory) if len(extents.offset) else 0
 
 
-def _read_by_way(session: Session, extents: Extents, memory: Bytes, *, way: str) -> int:
+def read_by_way(session: Session, extents: Extents, memory: Bytes, *, way: str) -> int:
     """Read in the way that all ranks agreed on (collective)."""
     return session.transport.read(session.disk.driver, extents, memory, way=way)
 
@@ -369,12 +222,12 @@ def _read_by_all(session: Session, extents: Extents, memory: Bytes) -> int:
     """Read what each rank wants now (collective): what drivers hold back comes to the file before."""
     if session.file_set is not None:
         session.file_set.drain("read")
-        return _read_alone(session, extents, memory)
+        return read_alone(session, extents, memory)
     if session.disk.driver.capabilities.holds_back:
         session.epochs.drain("read")
     code = transport_code(session.options, reads=True)
     most, _ = session.comm.agree("read", Weight(1, len(extents.offset), extents.nbytes, code))
-    return _read_by_way(session, extents, memory, way=session.transport.choose_read(Weight(*most)))
+    return read_by_way(session, extents, memory, way=session.transport.choose_read(Weight(*most)))
 
 
 def _prepared(session: Session, wanted: list[tuple[DatasetNode, Runs]]) -> tuple[Bytes, Extents, _Spots]:
@@ -428,11 +281,11 @@ def _only_posted(session: Session, node: DatasetNode, found: Runs) -> Bytes | No
     None."""
     raws = [np.full(int(found.length.sum()) * node.element.itemsize, byte, np.uint8) for byte in (0, 255)]
     for raw in raws:
-        _lay_over(session, node, found, raw, None)
+        lay_over(session, node, found, raw, None)
     return raws[0] if bool((raws[0] == raws[1]).all()) else None
 
 
-def _lay_over(session: Session, node: DatasetNode, found: Runs, raw: Bytes, before_request: int | None) -> None:
+def lay_over(session: Session, node: DatasetNode, found: Runs, raw: Bytes, before_request: int | None) -> None:
     queue, width = session.posted.queue, node.element.itemsize
     if queue.has(node.uid) and len(raw):
         length = found.length * width
