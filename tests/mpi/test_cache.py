@@ -1,4 +1,4 @@
-"""What ranks see and rely on with a node-local cache, on one and on two emulated nodes.
+"""What ranks see and rely on with a node-local cache, on one and on two emulated nodes, and if it is in trouble.
 
 The page of promises names these tests in its table (`docs/explain/promises.md`).
 """
@@ -14,6 +14,7 @@ import pnc_vol as h5py
 from pnc_vol.testing.mpi import missing, run_mpi
 
 PROGRAM = Path(__file__).with_name("ranks_cache.py")
+TROUBLE = PROGRAM.with_name("ranks_cache_trouble.py")
 JOBS = [(1, 1), (2, 1), (3, 2), (4, 2)]
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -40,3 +41,15 @@ def test_what_was_flushed_is_in_a_file_that_nobody_closes(tmp_path: Path, driver
     with h5py.File(tmp_path / "left.nc") as f:
         assert f["x"][...].tolist() == [1, 2, 3, 4]
     assert not list((tmp_path / "nvm").iterdir())
+
+
+@pytest.fixture(scope="module")
+def troubled_job(tmp_path_factory: pytest.TempPathFactory) -> Launches:
+    return Launches(tmp_path_factory, TROUBLE)
+
+
+@pytest.mark.parametrize("name", names(TROUBLE))
+@pytest.mark.parametrize(("nprocs", "nodes"), [(2, 1), (3, 2)])
+def test_trouble(troubled_job: Launches, nprocs: int, nodes: int, name: str) -> None:
+    """A kill after a flush loses nothing that it had promised."""
+    troubled_job(nprocs, nodes, nodes).check(name, seconds=60)

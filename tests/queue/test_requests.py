@@ -38,11 +38,6 @@ class Forbidden(HookedSystem):
 
 
 @pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
-@pytest.fixture
 def f(path: pathlib.Path) -> Iterator[pnc_vol.File]:
     with pnc_vol.File(path, "w") as file:
         yield file

@@ -13,11 +13,6 @@ from pnc_vol.queue import stores
 from pnc_vol.queue.memory import MemoryStore
 
 
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
 def test_a_registered_store_takes_posts_until_it_is_full(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Small] = []
 
