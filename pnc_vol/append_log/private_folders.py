@@ -411,8 +411,9 @@ def _blank_note(system: System, note: str, folders: list[str]) -> None:
 
 def tidy_note(system: System, note: str) -> None:
     """Remove a note that names nothing, if there is one and it can be removed."""
-    with suppress(OSError):
-        _change_note(system, note, lambda there: there, durable=False)
+    if exists(system, note):
+        with suppress(OSError):
+            _change_note(system, note, lambda there: there, durable=False)
 
 
 def missing_ranks(ranks: int, there: Iterable[int]) -> tuple[int, str]:
