@@ -48,6 +48,8 @@ _TROUBLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 _MOST_COLUMNS = 256
 """A compound of more is shown as it is, one element at a time."""
+_MOST_LOOKED_AT = 501
+"""Objects among which the dataset to begin with is looked for, the root included."""
 
 
 class Column(NamedTuple):
@@ -372,17 +374,11 @@ def paths_below(file: Any, path: str) -> list[str]:
     return sorted(found)
 
 
-def first_of(file: Any, *, most: int = 500) -> str:
+def first_of(file: Any) -> str:
     """Return the dataset to begin with: the first of two axes or more, else the first of one that is no scale; else the
-    root.
-
-    Parameters
-    ----------
-    most : int
-        Objects to look at.
-    """
+    root."""
     second = "/"
-    for path in paths_below(file, "/")[: most + 1]:
+    for path in paths_below(file, "/")[:_MOST_LOOKED_AT]:
         obj = file.get(path, getlink=True) and file.get(path) if path != "/" else None
         if obj is None or not hasattr(obj, "shape") or not is_numeric(obj):
             continue
