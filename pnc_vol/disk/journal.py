@@ -38,7 +38,7 @@ from typing import Literal
 import numpy as np
 
 from pnc_vol.disk.naming import write_new
-from pnc_vol.format.encode import Parts
+from pnc_vol.format.encode import Parts, count_end
 from pnc_vol.format.limits import MAX_HEADER_BYTES
 from pnc_vol.system import System, neighbour
 from pnc_vol.system.full_io import read_at, write_all
@@ -100,7 +100,7 @@ def content_of(inode: int, old: bytes, new: bytes, parts: Parts) -> bytes:
     old, new : bytes, the headers
     parts : where they differ
     """
-    first, kept = _start(new), 0
+    first, kept = count_end(new), 0
     # Of a file of very many variables a header has megabytes: they are copied once.
     was_there, is_there = memoryview(old), memoryview(new)
     pieces = [(0, min(first, len(old)), min(first, len(new)), 0)]
@@ -126,12 +126,6 @@ def _same_end(one: memoryview, other: memoryview) -> int:
     end = np.frombuffer(other, "u4", words, len(other) - 4 * words)
     unlike = (last != end).nonzero()[0]
     return 4 * (words - 1 - int(unlike[-1]) if len(unlike) else words)
-
-
-def _start(header: bytes) -> int:
-    """Return the number of bytes of the beginning of a header: magic, version and number of records, which has 8 bytes
-    in CDF-5, else 4."""
-    return 12 if header[3:4] == b"\x05" else 8
 
 
 def write_journal(system: System, journal: str, content: bytes, mode: int, *, durable: bool) -> None:
@@ -313,7 +307,7 @@ def _first(system: System, fd: int, nbytes: int) -> bytes:
 
 def _state(now: bytes, old: bytes, new: bytes) -> Literal["old", "new", "torn", "other"]:
     """Return which of two headers a file begins with, from what is kept of them; see rules 2 and 3."""
-    count = slice(4, _start(new))
+    count = slice(4, count_end(new))
 
     def begins_with(header: bytes) -> bool:
         return (

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
-from pnc_vol.format.encode import numrecs_bytes
+from pnc_vol.format.encode import numrecs_bytes, with_count
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
 
@@ -225,10 +225,7 @@ class StoredFile:
         """The header as it is in the file, encoded; empty if there is none yet."""
         if self._count:
             # Copied when somebody asks: for a new count eight bytes are written, of headers of many MiB.
-            self._encoded = b"".join(
-                (self._encoded[:4], self._count, memoryview(self._encoded)[4 + len(self._count) :])
-            )
-            self._count = b""
+            self._encoded, self._count = with_count(self._encoded, self._count), b""
         return self._encoded
 
     def count_alone(self, new: Header) -> bool:

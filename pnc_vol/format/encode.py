@@ -53,6 +53,7 @@ __all__ = [
     "changed_parts",
     "check_limits",
     "check_names",
+    "count_end",
     "encode",
     "encode_after",
     "encoded_empty",
@@ -62,6 +63,7 @@ __all__ = [
     "take_as_read",
     "unplaced",
     "with_changes",
+    "with_count",
     "with_zero_begins",
     "without",
     "without_vars",
@@ -90,6 +92,16 @@ def numrecs_bytes(header: Header) -> bytes:
     return WIDTHS[header.version].number.pack(header.numrecs)
 
 
+def with_count(encoded: bytes, count: bytes) -> bytes:
+    """Return an encoded header with another number of records, as `numrecs_bytes` gives it."""
+    return b"".join((encoded[:4], count, memoryview(encoded)[4 + len(count) :]))
+
+
+def count_end(encoded: bytes) -> int:
+    """Return where the number of records of an encoded header ends: it has 8 bytes in CDF-5, else 4."""
+    return 12 if encoded[3:4] == b"\x05" else 8
+
+
 def only_numrecs_differs(one: bytes, other: bytes) -> bool:
     """Return whether two encoded headers are the same but for the number of records, if for that.
 
@@ -98,7 +110,7 @@ def only_numrecs_differs(one: bytes, other: bytes) -> bool:
     >>> only_numrecs_differs(encode(Header(5)), encode(Header(5, 7)))
     True
     """
-    behind = 4 + WIDTHS[one[3]].number.size if one else 0
+    behind = count_end(one)
     return len(one) == len(other) and one[:4] == other[:4] and one[behind:] == other[behind:]
 
 
@@ -184,8 +196,7 @@ def encode_after(before: Header, encoded: bytes, new: Header) -> bytes:
     """
     check_limits(new)
     if encoded and before.facts.encoded is None and _definitions_of(before) == _definitions_of(new):
-        count = numrecs_bytes(new)
-        made = b"".join((encoded[:4], count, memoryview(encoded)[4 + len(count) :]))
+        made = with_count(encoded, numrecs_bytes(new))
     else:
         made = _encoded(new).bytes_of(new)
     return encoded if made == encoded else made
@@ -542,7 +553,7 @@ def changed_parts(old: bytes, new: bytes, header: Header | None = None) -> Parts
     if encoded is not None and old and encoded.base is old:
         changes, encoded.base, encoded.changes = encoded.changes, b"", ()
         return _listed_parts(changes, old, new)
-    behind = 12 if new[3:4] == b"\x05" else 8
+    behind = count_end(new)
     n = min(len(old), len(new)) - behind
     if old[:4] != new[:4] or n < 0:
         return [(0, len(old), len(new))]
@@ -568,7 +579,7 @@ def changed_parts(old: bytes, new: bytes, header: Header | None = None) -> Parts
 
 def _listed_parts(changes: Iterable[_Change], old: bytes, new: bytes) -> Parts:
     """Return the same, of a header that these changes made; the first one that moves others is in the last part."""
-    behind = 12 if new[3:4] == b"\x05" else 8
+    behind = count_end(new)
     found = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
     for start, end, made in changes:
         if len(made) != end - start:

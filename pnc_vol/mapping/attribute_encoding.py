@@ -41,6 +41,7 @@ from pnc_vol.mapping.dtypes import (
     string_dtype,
 )
 from pnc_vol.mapping.encoding import decode, encode, guessed, numbers
+from pnc_vol.mapping.names import is_shape
 
 if TYPE_CHECKING:
     from pnc_vol.mapping.names import Sink
@@ -53,7 +54,6 @@ Marker = Mapping[str, Any]
 SEPARATOR = b", "
 PADDING = 1 << 16
 """The largest padding that a marker may ask for; bytes."""
-MAX_RANK = 32
 LITERAL = RAW_KINDS | {"composite"}
 """Kinds of values that are written as JSON text."""
 
@@ -306,10 +306,10 @@ def decode_attribute(attr: Attr, marker: Marker | None = None, findings: Sink | 
 
 def _shape_of(marker: Marker, default: tuple[int, ...], count: int) -> tuple[int, ...]:
     """Return the marker's shape, if it holds just `count` elements."""
-    shape = marker.get("shape", default)
-    if not isinstance(shape, (list, tuple)) or len(shape) > MAX_RANK:
-        raise ValueError("shape")
-    if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape) or prod(shape) != count:
+    if "shape" not in marker:
+        return default
+    shape = marker["shape"]
+    if not is_shape(shape) or prod(shape) != count:
         raise ValueError("shape")
     return tuple(shape)
 

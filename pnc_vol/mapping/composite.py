@@ -36,6 +36,7 @@ from pnc_vol.mapping.dtypes import (
     string_dtype,
 )
 from pnc_vol.mapping.encoding import decode, encode, numbers
+from pnc_vol.mapping.names import is_shape
 
 if TYPE_CHECKING:
     from pnc_vol.mapping.tree import DatasetNode
@@ -314,8 +315,6 @@ def _rows(found: list[NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
 # 2. What is read is not trusted: anything that does not fit is a `ValueError` or a `TypeError`, and what is allocated
 #    is what the text itself takes.
 
-_MAX_RANK = 32
-
 
 def to_attr(
     name: str, dtype: Dtype, shape: tuple[int, ...] | None, value: NDArray[Any] | None
@@ -340,7 +339,7 @@ def from_attr(attr: Attr, marker: Mapping[str, Any]) -> tuple[Dtype, tuple[int, 
     if marker.get("null") is True and not attr.nelems:
         return dtype, None, None
     shape = marker.get("shape", [])
-    if not isinstance(shape, list) or len(shape) > _MAX_RANK or not all(type(n) is int and n >= 0 for n in shape):
+    if not is_shape(shape):
         raise ValueError("shape")
     try:
         return dtype, tuple(shape), from_text(attr.data.decode("utf-8", "surrogateescape"), dtype, tuple(shape))

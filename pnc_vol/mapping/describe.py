@@ -25,6 +25,7 @@ from pnc_vol.mapping.dtypes import (
     string_dtype,
     with_metadata,
 )
+from pnc_vol.mapping.names import is_shape
 
 __all__ = ["describe", "undescribe"]
 
@@ -92,7 +93,7 @@ def _read(description: Any, depth: int) -> Dtype:
         return _compound(description, depth)
     if "shape" in description:
         shape = description["shape"]
-        if not isinstance(shape, list) or not 0 < len(shape) <= 32 or not all(type(n) is int and n > 0 for n in shape):
+        if not shape or not is_shape(shape) or 0 in shape:
             raise ValueError("shape")
         base = _read(description["base"], depth + 1)
         if base.itemsize * int(np.prod(shape, dtype=object)) > _LARGEST:

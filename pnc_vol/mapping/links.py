@@ -84,9 +84,11 @@ def remove(node: GroupNode | DatasetNode) -> None:
     for group, name, entry in list(entries(tree)):
         if not isinstance(entry, Hard) or id(entry.node) not in inside or id(group) in inside:
             continue
-        kept = entry.node
+        kept, order = entry.node, group.order and {**group.order}
         del group.links[name]
         tree.move(kept, group, name)
+        # the name is no new one: it stays where it is listed
+        group.order = order
         if kept is node:
             return
         inside -= {id(found) for found in walk(kept)}

@@ -36,6 +36,7 @@ __all__ = [
     "dump_json",
     "dump_marker",
     "is_member_name",
+    "is_shape",
     "is_text",
     "legal_name",
     "load_marker",
@@ -172,6 +173,20 @@ def dataset_name(variable: str) -> str:
     return name if is_member_name(name) else f"_{name.strip('.')}"
 
 
+def is_shape(value: object) -> bool:
+    """Return True for what a marker may give as the shape of something: a list of lengths, not too many.
+
+    Examples
+    --------
+    >>> is_shape([2, 0]), is_shape([-1]), is_shape([True]), is_shape([1] * 33)
+    (True, False, False, False)
+    """
+    return (
+        isinstance(value, list) and len(value) <= _MAX_RANK and all(type(n) is int and 0 <= n < 1 << 63 for n in value)
+    )
+
+
+_MAX_RANK = 32
 DEEPEST = 1000
 """Steps of the longest path: the paths of groups within each other take the square of their number."""
 

@@ -31,6 +31,7 @@ from pnc_vol.mapping.names import (
     NameBook,
     dataset_name,
     is_member_name,
+    is_shape,
     is_text,
     load_marker,
     marker_attr,
@@ -60,7 +61,6 @@ Marker = Mapping[str, Any]
 
 SPECIAL = {MARKER, FILL, "_Encoding", "dtype"}
 """Attributes that may change what a variable is."""
-MAX_RANK = 32
 
 
 def from_header(header: Header, *, separator: str = "_") -> Tree:
@@ -380,10 +380,7 @@ class _TreeReader:
     def _mark_composite(self, node: DatasetNode, marker: Marker) -> None:
         """Note the shape of a dataset that takes several variables, which its own does not have."""
         shape = marker.get("shape")
-        if isinstance(shape, list) and len(shape) <= MAX_RANK and all(type(n) is int and n >= 0 for n in shape):
-            node.shape = tuple(shape)
-        else:
-            node.shape = None
+        node.shape = tuple(shape) if shape is not None and is_shape(shape) else None
         node.made_axes = [Axis() for _ in node.shape or ()]
         if node.shape and marker.get("record") is True:
             node.maxshape = (None, *node.shape[1:])
@@ -450,9 +447,7 @@ def _plan_key(var: Var, marker: Marker) -> Any:
 
 def _is_empty_shape(shape: Any, itemsize: int, record: bool) -> bool:
     """Return True for the shape of a dataset without elements."""
-    if not isinstance(shape, list) or not 0 < len(shape) <= MAX_RANK:
-        return False
-    if not all(type(n) is int and 0 <= n < 1 << 63 for n in shape):
+    if not shape or not is_shape(shape):
         return False
     # numpy multiplies what is not 0
     return 0 in (shape[1:] if record else shape) and prod(n or 1 for n in shape) * itemsize < 1 << 63

@@ -155,3 +155,16 @@ def test_like_does_not_choose_a_fill_value(tmp_path: pathlib.Path) -> None:
     with netCDF4.Dataset(path) as data:
         filled = {name for name, variable in data.variables.items() if "_FillValue" in variable.ncattrs()}
     assert filled == {"filled", "filled_like", "filled_fields_x", "filled_fields_like_x"}
+
+
+def test_a_link_that_becomes_the_place_of_its_object_keeps_its_own(tmp_path: pathlib.Path) -> None:
+    found = []
+    for module, name in zip(MODULES, ("x.nc", "x.h5"), strict=True):
+        with module.File(tmp_path / name, "w", track_order=True) as f:
+            f["g/y"] = 1
+            f["link"], f["last"] = f["g/y"], 2
+            del f["g"]
+            found.append(list(f))
+        with module.File(tmp_path / name) as f:
+            found.append(list(f))
+    assert found == [["link", "last"]] * 4
