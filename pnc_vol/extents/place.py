@@ -50,7 +50,8 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
     """
     kind = type(args)
     if kind is int and shape:
-        at, rest = args + shape[0] if args < 0 else args, shape[1:]
+        rest = shape[1:]
+        at = args + shape[0] if args < 0 else args
         if not 0 <= at < shape[0]:
             return None
         # a row of a table is what most are

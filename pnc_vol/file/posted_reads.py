@@ -31,7 +31,7 @@ __all__ = ["FEW", "PostedRead", "PostedReads", "ShortReads"]
 
 Array = npt.NDArray[Any]
 
-_SHORT = 64 << 10
+_SHORT = 256 << 10
 """Bytes of a read that is kept in columns, at most."""
 
 _GROUP = 8 << 20

@@ -89,9 +89,11 @@ def _complete(session: Session, reads: list[PostedRead]) -> None:
             cost = session.disk.driver.capabilities.call_cost
             worth = 0 if len(reads) == 1 or (len(reads) < FEW and cost <= CALL_COST) else _ALONE * cost
             reads = [posted for posted in reads if posted.nbytes < worth or not _complete_alone(session, posted)]
-            ends = np.cumsum([posted.nbytes for posted in reads])
-            for first, last in groups(np.append(0, ends[:-1]), ends, max(_TOGETHER, block_of(session.disk.driver))):
-                _complete_by(session, reads[first:last], read_alone)
+            if reads:
+                ends = np.cumsum([posted.nbytes for posted in reads])
+                limit = max(_TOGETHER, block_of(session.disk.driver))
+                for first, last in groups(np.append(0, ends[:-1]), ends, limit):
+                    _complete_by(session, reads[first:last], read_alone)
         except NotSyncedError:
             # That may be true of another one of them, or of what lies between their elements.
             for posted in reads:

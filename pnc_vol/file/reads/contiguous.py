@@ -66,6 +66,9 @@ class Facts(NamedTuple):
     file_dtype: np.dtype[Any]
 
 
+_make: Any = tuple.__new__
+
+
 def facts_of(session: Session, node: DatasetNode) -> Facts | None:
     """Return the facts of a variable that the header in the file has; None if it is no such variable, or no plain
     numbers."""
@@ -80,7 +83,7 @@ def facts_of(session: Session, node: DatasetNode) -> Facts | None:
             dtype, file_dtype = element.dtype, element.file_dtype
             if at is not None and at.itemsize == file_dtype.itemsize and node.shape is not None:
                 swaps = at.itemsize > 1 and dtype != file_dtype
-                found = Facts(at, at.itemsize, at.inner > 0, dtype, swaps, file_dtype)
+                found = _make(Facts, (at, at.itemsize, at.inner > 0, dtype, swaps, file_dtype))
         known[uid] = found
     return found
 
