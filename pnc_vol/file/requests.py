@@ -136,8 +136,7 @@ class Posted:
         number = self.next_number
         self.next_number = number + 1
         if reads is None:
-            nbytes = found[1] * node.element.file_dtype.itemsize
-            return waiting.add(posted_reads.PostedRead(session, number, nbytes, out, node, found))  # type: ignore[union-attr]
+            return waiting.post(session, number, out, node, found)  # type: ignore[union-attr]
         if out is None:
             reads.kept = True
             reads.targets.append(reads.shape)

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import CALL_COST, Driver
+from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Extents, Int64, Selection
-from pnc_vol.file.posted_reads import FEW, PostedRead, ShortReads
+from pnc_vol.file.posted_reads import FEW, PostedRead, ShortReads, complete_with
 from pnc_vol.file.reads.contiguous import Facts, facts_of, read_run
 from pnc_vol.file.reads.fetch import Read, at_once, file_form, lay_over, read_alone, read_by_way, to_read_into
 from pnc_vol.file.session import Session
@@ -39,11 +39,11 @@ __all__ = ["complete_all", "complete_posted", "complete_together", "weight_of_re
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
-_ALONE = 4
+_ALONE = 64
 """Bytes of a posted read from which on it is read by itself, where it belongs, in costs of a call of the driver."""
 
-_TOGETHER = 8 << 20
-"""Bytes of others that are read together, about."""
+_GROUP, _STEP = 8 << 20, 1 << 20
+"""Bytes of posted reads that are read together: of large ones, and of small ones, which stay in the cache meanwhile."""
 
 
 def complete_posted(session: Session, requests: Iterable[Request] | None = None) -> None:
@@ -86,14 +86,10 @@ def _complete(session: Session, reads: list[PostedRead]) -> None:
         return
     try:
         try:
-            cost = session.disk.driver.capabilities.call_cost
-            worth = 0 if len(reads) == 1 or (len(reads) < FEW and cost <= CALL_COST) else _ALONE * cost
+            worth = 0 if len(reads) == 1 else _ALONE * session.disk.driver.capabilities.call_cost
             reads = [posted for posted in reads if posted.nbytes < worth or not _complete_alone(session, posted)]
-            if reads:
-                ends = np.cumsum([posted.nbytes for posted in reads])
-                limit = max(_TOGETHER, block_of(session.disk.driver))
-                for first, last in groups(np.append(0, ends[:-1]), ends, limit):
-                    _complete_by(session, reads[first:last], read_alone)
+            if reads and (reads := _complete_runs(session, reads)):
+                _complete_by(session, reads, read_alone)
         except NotSyncedError:
             # That may be true of another one of them, or of what lies between their elements.
             for posted in reads:
@@ -124,6 +120,29 @@ def _complete_alone(session: Session, posted: PostedRead) -> bool:
         return False
     posted.take(got)
     return True
+
+
+def _complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]:
+    """Fill the arrays of those reads that are one run each of numbers in the file; return the others.
+
+    Raises
+    ------
+    OSError
+        The file could not be read.
+    """
+    wanted = [(posted.wanted if type(posted.wanted) is tuple else posted.run) or _NO_RUN for posted in reads]
+    listed = [(posted.node.uid, one[0], one[1]) for posted, one in zip(reads, wanted, strict=True)]
+    nodes = {posted.node.uid: posted.node for posted in reads}
+    kinds, left = _placed(session, nodes, np.array(listed, np.int64).reshape(-1, 3))
+    others = [reads[i] for i in left]
+    for facts, rows, offsets, nbytes in kinds:
+        several = [reads[i] for i in rows.tolist()]
+        for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, _GROUP):
+            if values is None:
+                others += several[first:last]
+            else:
+                complete_with(several[first:last], _swapped(values, facts), place.tolist())
+    return others
 
 
 def _complete_by(session: Session, reads: list[PostedRead], read: Read) -> None:
@@ -208,15 +227,15 @@ def _complete_short(session: Session, reads: ShortReads) -> list[PostedRead]:
             kept.append(memory.view(facts.dtype))
             kept_at[rows] = (np.cumsum(nbytes) - nbytes) // facts.itemsize
         try:
-            for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, memory):
+            for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, _STEP, memory):
                 if values is None:
                     left += rows[first:last].tolist()
                 else:
                     if reads.given:
                         # the byte order is changed by the copy
                         reads.hand_out(rows[first:last], values, place)
-                    if reads.kept and facts.swaps:
-                        values.byteswap(inplace=True)
+                    if reads.kept:
+                        _swapped(values, facts)
                 rows[first:last] = -1
         except Exception:
             left += rows[rows >= 0].tolist()
@@ -288,15 +307,18 @@ def _by_variable(table: Int64, variables: int) -> dict[int, list[int] | range]:
 _FEW = 16
 """Posted reads of a variable below which each is placed by itself."""
 
+_NO_RUN = (-1, 0)
+
 
 def _parts(
-    driver: Driver, facts: Facts, offsets: Int64, nbytes: Int64, memory: Bytes | None
+    driver: Driver, facts: Facts, offsets: Int64, nbytes: Int64, limit: int, memory: Bytes | None = None
 ) -> Iterator[tuple[int, int, Array | None, Int64]]:
     """Read some of many runs at a time.
 
     Parameters
     ----------
-    memory : uint8[...], where all of them go, one behind another; None: new memory for each part.
+    limit : int, bytes that are read at once, about.
+    memory : uint8[...], where all of them go, one behind another; new memory for each part by default.
 
     Yields
     ------
@@ -306,7 +328,7 @@ def _parts(
     """
     ends = np.cumsum(nbytes)
     begins = ends - nbytes
-    for first, last in groups(begins, ends, block_of(driver)):
+    for first, last in groups(begins, ends, max(limit, block_of(driver))):
         low, high = int(begins[first]), int(ends[last - 1])
         into = np.empty(high - low, np.uint8) if memory is None else memory[low:high]
         place, offset = begins[first:last] - low, offsets[first:last]
@@ -314,3 +336,9 @@ def _parts(
         heads = np.flatnonzero(np.diff(offset - place, prepend=-1))
         got = driver.read(Extents(offset[heads], np.diff(place[heads], append=high - low), place[heads]), into)
         yield first, last, into.view(facts.file_dtype) if got == high - low else None, place // facts.itemsize
+
+
+def _swapped(values: Array, facts: Facts) -> Array:
+    """Return the values in the machine's byte order, in the memory that they have."""
+    made = values.view(facts.dtype)
+    return made.byteswap(inplace=True) if facts.swaps else made
