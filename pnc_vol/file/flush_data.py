@@ -1,4 +1,4 @@
-"""What is posted is written by a flush, and before it by a drain, which makes room when the queue is full.
+"""Posted data are written by a flush, and before it by a drain, which makes room when the queue is full.
 
 Knows: the session's parts, batches. Does not know: headers in the file, definitions.
 

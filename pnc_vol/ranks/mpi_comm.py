@@ -409,12 +409,12 @@ class MpiComm(Comm):
         """Tell some ranks how much comes to them; what comes to this one, by rank (nonblocking consensus)."""
         coming: dict[int, int] = {}
 
-        def told(message: Bytes) -> None:
+        def taken(message: Bytes) -> None:
             rank, coming[rank] = _SIZE.unpack(message.data)
 
         packed = {rank: np.frombuffer(_SIZE.pack(self.rank, size), np.uint8) for rank, size in sizes.items()}
         messages = [(rank, message, NO_ANSWER) for rank, message in packed.items()]
-        work = Exchange(self.mpi, self.mpi, self._MPI, self._tag(), messages, told, np.empty(_SIZE.size, np.uint8))
+        work = Exchange(self.mpi, self.mpi, self._MPI, self._tag(), messages, taken, np.empty(_SIZE.size, np.uint8))
         self._wait(operation, work, (work, messages))
         self.traffic.sent(len(sizes), _SIZE.size)
         self.traffic.sent(self._depth, 0)
