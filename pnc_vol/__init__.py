@@ -54,15 +54,15 @@ from pnc_vol.errors import *  # noqa: F403
 
 if TYPE_CHECKING:
     from pnc_vol.api import filters
+    from pnc_vol.api.arguments import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.attrs import AttributeManager
-    from pnc_vol.api.blocks import MultiBlockSlice
     from pnc_vol.api.dataset import Dataset
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
-    from pnc_vol.api.hdf5_drivers import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, version
     from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink
     from pnc_vol.api.patching import patch
+    from pnc_vol.api.regions import MultiBlockSlice
     from pnc_vol.api.virtual import VirtualLayout, VirtualSource
     from pnc_vol.convert.checking import check
     from pnc_vol.convert.link import link
@@ -108,35 +108,33 @@ __all__ = [
 ]  # fmt: skip
 __all__ += errors.__all__
 
-_SPECIAL = (
-    "Empty", "Reference", "RegionReference", "check_complex_dtype", "check_dtype", "check_enum_dtype",
-    "check_opaque_dtype", "check_ref_dtype", "check_string_dtype", "check_vlen_dtype", "complex_compat_dtype",
-    "enum_dtype", "opaque_dtype", "ref_dtype", "regionref_dtype", "special_dtype", "string_dtype", "vlen_dtype",
-)  # fmt: skip
-_WHERE = {
-    "AttributeManager": "api.attrs",
-    "Dataset": "api.dataset",
-    "Decomposition": "extents.decomposition",
-    "File": "api.file",
-    "Group": "api.group",
-    "LossError": "convert.report",
-    "MultiBlockSlice": "api.blocks",
-    "Request": "queue.request",
-    "check": "convert.checking",
-    "filters": "api.filters",
-    "finalize": "file.deferred",
-    "link": "convert.link",
-    "patch": "api.patching",
-    "read_decompositions": "convert.map_files",
-    "repack": "convert.repack",
-    "to_netcdf": "xarray.writing",
-    "replay": "recovery",
-    **dict.fromkeys(("UNLIMITED", "get_config", "is_hdf5", "version"), "api.module"),
-    **dict.fromkeys(("Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink"), "api.objects"),
-    **dict.fromkeys(_SPECIAL, "mapping.dtypes"),
-    **dict.fromkeys(("VirtualLayout", "VirtualSource"), "api.virtual"),
-    **dict.fromkeys(("register_driver", "registered_drivers", "unregister_driver"), "api.hdf5_drivers"),
+_MODULES = {
+    "api.arguments": "register_driver registered_drivers unregister_driver",
+    "api.attrs": "AttributeManager",
+    "api.dataset": "Dataset",
+    "api.file": "File",
+    "api.filters": "filters",
+    "api.group": "Group",
+    "api.module": "UNLIMITED get_config is_hdf5 version",
+    "api.objects": "Datatype ExternalLink HLObject HardLink SoftLink",
+    "api.patching": "patch",
+    "api.regions": "MultiBlockSlice",
+    "api.virtual": "VirtualLayout VirtualSource",
+    "convert.checking": "check",
+    "convert.link": "link",
+    "convert.map_files": "read_decompositions",
+    "convert.repack": "repack",
+    "convert.report": "LossError",
+    "extents.decomposition": "Decomposition",
+    "file.deferred": "finalize",
+    "mapping.dtypes": """Empty Reference RegionReference check_complex_dtype check_dtype check_enum_dtype
+        check_opaque_dtype check_ref_dtype check_string_dtype check_vlen_dtype complex_compat_dtype enum_dtype
+        opaque_dtype ref_dtype regionref_dtype special_dtype string_dtype vlen_dtype""",
+    "queue.request": "Request",
+    "recovery": "replay",
+    "xarray.writing": "to_netcdf",
 }
+_WHERE = {name: module for module, names in _MODULES.items() for name in names.split()}
 """Where each name is: its module is loaded when the name is first asked for, so that the command ``pnc-vol`` and a
 program that needs little load little. What `import pnc_vol` saves, the first ``pnc_vol.File`` takes."""
 

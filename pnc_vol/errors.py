@@ -190,8 +190,11 @@ class LinkExistsError(NameExistsError, OSError, RuntimeError):
     """The name is taken, in ``group[name] = value``, where h5py raises OSError, for external links RuntimeError."""
 
 
-class BlockedPathError(LinkExistsError, TypeError):
-    """A part of the path to a new object is not a group: it is a dataset, or a link that leads nowhere."""
+class BlockedPathError(LinkExistsError, TypeError, KeyError):
+    """A part of the path to a new object is not a group: it is a dataset, or a link that leads nowhere.
+
+    h5py raises one of these builtins, depending on what is made and what is in the way.
+    """
 
 
 class OperationError(PncVolError, RuntimeError):

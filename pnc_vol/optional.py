@@ -17,7 +17,7 @@ from types import ModuleType
 
 from pnc_vol.errors import MissingPackageError
 
-__all__ = ["is_patched", "note_real", "real_modules", "require", "require_h5py"]
+__all__ = ["is_patched", "note_real", "real_modules", "require", "require_h5py", "take_h5py_out"]
 
 
 def require_h5py(purpose: str) -> ModuleType:
@@ -112,19 +112,18 @@ def _beside_patch(purpose: str) -> ModuleType:
         return _beside["h5py"]
 
 
-def _is_h5py(name: str) -> bool:
-    return name == "h5py" or name.startswith("h5py.")
-
-
 def _imported() -> dict[str, ModuleType]:
     """Return the modules of the real h5py, imported in the place of ours for a moment."""
-    ours = {name: module for name, module in sys.modules.items() if _is_h5py(name)}
-    for name in ours:
-        del sys.modules[name]
+    ours = take_h5py_out()
     try:
         importlib.import_module("h5py")
-        return {name: module for name, module in sys.modules.items() if _is_h5py(name)}
     finally:
-        for name in [name for name in sys.modules if _is_h5py(name)]:
-            del sys.modules[name]
+        real = take_h5py_out()
         sys.modules.update(ours)
+    return real
+
+
+def take_h5py_out() -> dict[str, ModuleType]:
+    """Return what is ``h5py`` in this process, with its submodules, and take it out of ``sys.modules``."""
+    names = [name for name in sys.modules if name == "h5py" or name.startswith("h5py.")]
+    return {name: sys.modules.pop(name) for name in names}

@@ -1,25 +1,24 @@
 """This room has the objects that users see: h5py's, over a session.
 
 ===================  ==============================================================================
-`file`               `File`, which may turn out to be h5py's; `arguments`: its arguments, checked; `opening`: a file is
-                     opened; `hints`: the hints in force and what set them
-`group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``, with
-                     `copied_references`, `copying_hdf5`; `paths`: from a name to an object; `linking`: links
-`dataset`            `Dataset`; `posting`: iput, iget; `converting`: astype, asstr, fields, read_direct, with `views`;
-                     `regions`: references to elements; `blocks`: rare kinds of index, `MultiBlockSlice`
+`file`               `File`, which may turn out to be h5py's; `arguments`: its arguments, checked, and register_driver;
+                     `opening`: a file is opened, by its name or by a pickle of an object that is read; `hints`: the
+                     hints in force and what set them; `file_options`: the options of `File` for type checkers
+`group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``; `paths`: from a
+                     name to an object; `linking`: links
+`dataset`            `Dataset`; `posting`: iput, iget; `views`: astype, asstr, fields, read_direct; `regions`: rare
+                     kinds of index, `MultiBlockSlice`, references to elements
 `dataset_plan`       the checks of ``create_dataset``; `fill_values`; `ignored_options`: chunks and filters, which CDF
                      does not have; `filters`: ``h5py.filters``; `refusals`: why something cannot be stored
 `attrs`              `AttributeManager`; `scale_attrs`: the attributes that HDF5 keeps for dimension scales
 `dims`               labels and dimension scales of axes
-`objects`            what all objects have in common, `Datatype`, link classes; `mappings`: keys, values, visits;
-                     `pickling`: objects of files that are read travel to other processes
+`objects`            what all objects have in common, `Datatype`, link classes; `mappings`: keys, values, visits
 `ids`                ``obj.id``; `storage_info`: its answers about type, space and creation properties
 `display`            what notebooks show of objects, and ``tree``
-`module`             is_hdf5, get_config, version; `hdf5_drivers`: register_driver
-`virtual`            VirtualLayout, and datasets whose data live elsewhere: `elsewhere_ids`, `virtual_data`, `raw_files`
+`module`             is_hdf5, get_config, version
+`virtual`            VirtualLayout, and datasets whose data live elsewhere: `virtual_data` (with their id), `raw_files`
 `hdf5_files`         HDF5 files that are opened for reading as they are
-`patching`           ``patch()``; `lowlevel`: the modules of h5py that it provides, and their numbers
-`file_options`       the options of `File` for type checkers
+`patching`           ``patch()``, the modules of h5py that it provides, and their numbers
 ===================  ==============================================================================
 
 Knows: the tree, the session. Does not know: headers, bytes, how a request is carried out.

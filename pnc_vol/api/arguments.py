@@ -19,22 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.ids import Given, Handle
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.stack import knows, stack_capabilities
+from pnc_vol.drivers.stack import knows, registered, stack_capabilities
 from pnc_vol.errors import DefinitionError, NotFoundError, NotYetError, did_you_mean
 from pnc_vol.file.driver_stack import cached
 from pnc_vol.file.opening import Opening
-from pnc_vol.late import late
 from pnc_vol.settings import options
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
-    from pnc_vol.api import hdf5_drivers
     from pnc_vol.settings.hint_files import HintFile, Match
-else:
-    hdf5_drivers = late("pnc_vol.api.hdf5_drivers")
 
 __all__ = [
     "check", "collective_timeout", "hints_file", "is_address", "is_file_object", "refuse_in_memory", "refuse_remote",
+    "register_driver", "registered_drivers", "unregister_driver",
 ]  # fmt: skip
 
 NOT_IN_MEMORY = ("mode", "driver", "locking", "backing_store", "fileobj", "comm", "userblock_size", "swmr")
@@ -43,6 +40,8 @@ MODES = ("r", "r+", "w", "w-", "x", "a")
 LATEST = "v114"
 _LIBVER = ("earliest", "v108", "v110", "v112", "v114", "v200", "latest")
 _H5PY_DRIVERS = ("split", "family", "direct", "ros3", "windows")
+_foreign: set[str] = set()
+"""Names of drivers of HDF5 that a program registered."""
 
 
 def is_file_object(thing: Any) -> bool:
@@ -233,7 +232,7 @@ def _driver_stack(driver: Any, comm: Any, keywords: dict[str, Any]) -> tuple[str
         raise DefinitionError(f"Unknown driver type {driver!r}; a text such as 'posix' or 'trace | posix' is needed")
     # To ask for all names is to read what every installed package says of itself.
     if "|" not in driver and not knows(driver):
-        if driver in hdf5_drivers.registered_drivers():
+        if driver in _foreign:
             raise NotYetError(f"driver {driver!r} was registered for HDF5 and cannot open a CDF file; use None")
         if driver.isidentifier():
             raise DefinitionError(f"Unknown driver type {driver!r}")
@@ -280,3 +279,41 @@ def _check_h5(mode: str, h5: Mapping[str, Any]) -> None:
     weight = h5.get("rdcc_w0")
     if weight is not None and not 0 <= weight <= 1:
         raise DefinitionError("Raw data cache w0 value must be between 0.0 and 1.0 inclusive")
+
+
+# ----------------------------------------------------------------------------------- names of drivers
+
+
+def register_driver(name: str, set_fapl: Any) -> None:
+    """Note the name of a driver of HDF5, for programs that register one when they start.
+
+    No driver of HDF5 can read or write a CDF file; `File` refuses it by name. A driver of pnc_vol is registered by the
+    entry points ``pnc_vol.drivers``.
+
+    Parameters
+    ----------
+    name : str
+    set_fapl : callable
+        Not used.
+    """
+    _foreign.add(name)
+
+
+def unregister_driver(name: str) -> None:
+    """Remove a name that `register_driver` noted.
+
+    Parameters
+    ----------
+    name : str
+
+    Raises
+    ------
+    KeyError
+        The name is not known.
+    """
+    _foreign.remove(name)
+
+
+def registered_drivers() -> frozenset[str]:
+    """Return the driver names that ``File(driver=...)`` takes, and those that were registered."""
+    return frozenset(registered()) | {"sec2", "stdio", "core"} | _foreign

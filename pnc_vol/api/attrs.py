@@ -1,6 +1,6 @@
 """`AttributeManager` is h5py's, over the attributes that `mapping` keeps.
 
-Knows: names, h5py's error types. Does not know: how a value is made or stored (`mapping.attribute_encoding`).
+Knows: names, h5py's error types. Does not know: how a value is made or stored (`mapping.attributes`).
 
 Rules
 -----
@@ -12,27 +12,30 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.dataset_plan import refusals
 from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
-from pnc_vol.mapping.attribute_encoding import Attribute, fitting, make_attribute
+from pnc_vol.format.limits import check_type
+from pnc_vol.late import late
+from pnc_vol.mapping.attribute_encoding import Attribute, encode_attribute, fitting, make_attribute
 from pnc_vol.mapping.attributes import PLAIN_TYPES, Attributes
 from pnc_vol.mapping.dtypes import Empty
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api import refusals, scale_attrs
     from pnc_vol.api.objects import HLObject
     from pnc_vol.file.open_file import OpenFile
+else:
+    refusals, scale_attrs = late("pnc_vol.api.refusals"), late("pnc_vol.api.scale_attrs")
 
-__all__ = ["AttributeManager"]
+__all__ = ["AttributeManager", "check_attribute"]
 
 SCALE_NAMES = frozenset(("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST"))
 """What `api.scale_attrs` derives."""
@@ -81,7 +84,7 @@ class AttributeManager(MutableMappingHDF5):
         try:
             return attrs[name]
         except KeyError:
-            found: Attribute | None = _scales().derived(self._id.node, name) if name in SCALE_NAMES else None
+            found = scale_attrs.derived(self._id.node, name) if name in SCALE_NAMES else None
             if found is not None:
                 return found
             raise NotFoundError(
@@ -112,7 +115,7 @@ class AttributeManager(MutableMappingHDF5):
             if not self._id.handle.writable:
                 raise ReadOnlyKeyError(f"Unable to delete attribute {name!r} (no write intent on file)")
             text = text_of(name, stored=True)
-            if text in SCALE_NAMES and _scales().remove(self._id.node, text):
+            if text in SCALE_NAMES and scale_attrs.remove(self._id.node, text):
                 return
             self._find(attrs, text)
             del attrs[text]
@@ -157,16 +160,16 @@ class AttributeManager(MutableMappingHDF5):
                 raise ReadOnlyKeyError(
                     f"Unable to create attribute {text!r} of {self._id.node.path!r} (no write intent on file)"
                 )
-            if text in SCALE_NAMES and _scales().assign(self._id.node, text, data):
+            if text in SCALE_NAMES and scale_attrs.assign(self._id.node, text, data):
                 return
             try:
                 made = make_attribute(data, shape=shape, dtype=dtype)
             except ConversionError as error:
-                refusals().say_instead(error, f"attribute {text!r} of {self._id.node.path!r}", data, dtype)
+                refusals.say_instead(error, f"attribute {text!r} of {self._id.node.path!r}", data, dtype)
                 raise
             if session.defs.version != 5:
                 made = fitting(made, exact=dtype is not None or hasattr(data, "dtype"))
-                refusals().check_attribute(self._id.node.path, text, made, session.defs.version)
+                check_attribute(self._id.node.path, text, made, session.defs.version)
             _make_way(self._id.node, text)
             attrs[text] = made
             self._id.node.tree.touch_attributes(self._id.node)
@@ -245,7 +248,7 @@ class AttributeManager(MutableMappingHDF5):
             session.check_open()
             names = list(node.attrs) if _ordered(node) else node.attrs.names()
             if type(node) is DatasetNode and (node.made_axes is not None or node.scale is not None):
-                of_scales = _scales().present(node)
+                of_scales = scale_attrs.present(node)
                 names = [*of_scales, *names] if _ordered(node) else sorted((*of_scales, *names))
         return iter(names)
 
@@ -254,13 +257,13 @@ class AttributeManager(MutableMappingHDF5):
         oid.check_for_name()
         node = oid.node
         if type(node) is DatasetNode and (node.made_axes is not None or node.scale is not None):
-            return len(node.attrs) + len(_scales().present(node))
+            return len(node.attrs) + len(scale_attrs.present(node))
         return len(node.attrs)
 
     def __contains__(self, name: object) -> bool:
         _, attrs = self._open()
         text = text_of(name, stored=True)
-        return text in attrs or (text in SCALE_NAMES and text in _scales().present(self._id.node))
+        return text in attrs or (text in SCALE_NAMES and text in scale_attrs.present(self._id.node))
 
     def clear(self) -> None:
         """Delete all attributes.
@@ -293,11 +296,20 @@ class AttributeManager(MutableMappingHDF5):
         return printable(f'<Attributes of "{self._id.node.path}" ({len(self)} names)>')
 
 
-def _scales() -> ModuleType:
-    """Return `api.scale_attrs`, which most programs never need: not loaded with the package."""
-    from pnc_vol.api import scale_attrs
+def check_attribute(path: str, name: str, attribute: Attribute, version: int) -> None:
+    """Refuse an attribute whose type the file's version cannot hold.
 
-    return scale_attrs
+    Parameters
+    ----------
+    path, name : str, of the object and of the attribute, for the text
+    version : {1, 2, 5}
+
+    Raises
+    ------
+    ValueError
+    """
+    if version != 5:
+        check_type(f"attribute {name!r} of {path!r}", encode_attribute(name, attribute)[0].type, version)
 
 
 def _ordered(node: Any) -> bool:

@@ -10,9 +10,11 @@ Rules
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,23 +25,52 @@ from pnc_vol.api.ids import GroupID
 from pnc_vol.api.ignored_options import CopiedChunks, given_options, warn_of_storage
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
-from pnc_vol.api.objects import Datatype, HLObject, wrap
-from pnc_vol.errors import NotYetError
+from pnc_vol.api.objects import Datatype, HLObject, class_of, wrap
+from pnc_vol.errors import BlockedPathError, NotFoundError, NotYetError
+from pnc_vol.late import late
 from pnc_vol.mapping.dimensions import name_axes
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api import fill_values, linking, virtual
     from pnc_vol.api.group import Group
-    from pnc_vol.api.virtual import VirtualLayout
+    from pnc_vol.extents import selection
     from pnc_vol.file.open_file import OpenFile
+else:
+    # few programs give fill values for fields, or make something in other files
+    fill_values, virtual = late("pnc_vol.api.fill_values"), late("pnc_vol.api.virtual")
+    linking = late("pnc_vol.api.linking")
+    selection = late("pnc_vol.extents.selection")
 
-__all__ = ["Creating"]
+__all__ = ["Creating", "also_outside"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _CONFIG = get_config()
 _PLAIN = frozenset(("maxshape", "dims"))
 """Options of ``create_dataset`` that most datasets have, if any."""
 _USER_DEFINED = 2
 """HDF5's number for a fill value that was given."""
+
+
+def also_outside(method: F) -> F:
+    """Let a method that makes an object by its path do so in another file, if an external link leads there."""
+
+    @functools.wraps(method)
+    def making(group: Any, name: Any, *args: Any, **keywords: Any) -> Any:
+        try:
+            return method(group, name, *args, **keywords)
+        except paths.LeadsOutside as link:
+            problem = link
+        try:
+            there = linking.follow(group.id, problem.outside)
+        except NotFoundError as missing:
+            raise BlockedPathError(f"{problem}: {missing}") from None
+        if not isinstance(there, class_of("group")):
+            raise BlockedPathError(f"{problem}: Incompatible object ({there!r}) already exists")
+        return getattr(there, method.__name__)(problem.rest, *args, **keywords)
+
+    return making  # type: ignore[return-value]
 
 
 class Creating(HLObject, MutableMappingHDF5):
@@ -51,6 +82,7 @@ class Creating(HLObject, MutableMappingHDF5):
     def _node(self) -> GroupNode:
         return self._id.node  # type: ignore[no-any-return]
 
+    @also_outside
     def create_group(
         self, name: str | bytes | None, track_order: bool | None = None, *, track_times: bool | None = False
     ) -> Group:
@@ -128,6 +160,7 @@ class Creating(HLObject, MutableMappingHDF5):
     def _got(self, name: Any) -> Any:
         return self[name]
 
+    @also_outside
     def create_dataset(
         self,
         name: str | bytes | None,
@@ -207,17 +240,7 @@ class Creating(HLObject, MutableMappingHDF5):
                 return self._external(name, shape, dtype, data, **kwds)
             if kwds and not kwds.keys().isdisjoint(dataset_plan.OURS):
                 return self._with_ours(name, shape, dtype, data, **kwds)
-            if name is None:
-                plan = _planned(session, shape, dtype, data, kwds)
-                dataset_plan.check_version("without a name", plan.element, plan.shape, session.defs.version)
-                self._id.handle.check_writable("create dataset")
-                return self._make(None, plan)
-            slot = paths.slot(self._node, name, "create dataset")
-            plan = _planned(session, shape, dtype, data, kwds)
-            dataset_plan.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
-            slot.check_free("create dataset")
-            self._id.handle.check_writable("create dataset")
-            return self._named(self._make(slot, plan), name)  # type: ignore[no-any-return]
+            return self._named(self._made(session, name, shape, dtype, data, kwds), name)  # type: ignore[no-any-return]
 
     def _with_ours(self, name: Any, shape: Any, dtype: Any, data: Any, **kwds: Any) -> Dataset:
         """Make a dataset with what h5py's `create_dataset` does not know (`dataset_plan.OURS`)."""
@@ -265,8 +288,6 @@ class Creating(HLObject, MutableMappingHDF5):
             if dims is not None:
                 name_axes(node, dims)
             if data is not None and data.size and not session.write_short(node, (), data):
-                from pnc_vol.extents import selection
-
                 session.write(node, selection.select(full or (), ()), data)
         except BaseException:
             session.defs.tree.take_back(first, group, (name,))
@@ -305,8 +326,6 @@ class Creating(HLObject, MutableMappingHDF5):
             if not isinstance(found, Dataset):
                 raise TypeError(f"Incompatible object ({type(found).__name__}) already exists")
             if not kwds.keys().isdisjoint(("efile_prefix", "virtual_prefix")) and found._node.away is not None:
-                from pnc_vol.api import virtual
-
                 virtual.look_first_in(found, kwds)
             wanted = (shape,) if isinstance(shape, int) else shape
             if wanted != found.shape:
@@ -355,8 +374,6 @@ class Creating(HLObject, MutableMappingHDF5):
         if not kwds.keys().isdisjoint(dataset_plan.OURS):
             raise NotYetError(f"{', '.join(dataset_plan.OURS)} have no meaning for data in raw files; leave them out")
         plan = dataset_plan.plan(shape, dtype, data, kwds)
-        from pnc_vol.api import virtual
-
         return virtual.make_external(self, name, plan, external, kwds)  # type: ignore[arg-type]
 
     def create_virtual_dataset(self, name: Any, layout: Any, fillvalue: Any = None) -> Dataset:
@@ -387,13 +404,11 @@ class Creating(HLObject, MutableMappingHDF5):
         ...     f.create_virtual_dataset("both", layout)[:, 1].tolist()
         [2, 5]
         """
-        from pnc_vol.api import virtual
-
         return virtual.make_virtual(self, name, layout, fillvalue)  # type: ignore[arg-type]
 
     def build_virtual_dataset(
         self, name: Any, shape: Any, dtype: Any, maxshape: Any = None, fillvalue: Any = None
-    ) -> AbstractContextManager[VirtualLayout]:
+    ) -> AbstractContextManager[virtual.VirtualLayout]:
         """Do as `create_virtual_dataset` does, with a layout that is filled in a ``with`` block.
 
         Parameters
@@ -417,17 +432,36 @@ class Creating(HLObject, MutableMappingHDF5):
         ...     f["twice"][2:4].tolist()
         [3, 1]
         """
-        from pnc_vol.api import virtual
-
         return virtual.building(self, name, shape, dtype, maxshape, fillvalue)  # type: ignore[arg-type]
 
-    def _make(self, slot: paths.Slot | None, plan: dataset_plan.DatasetPlan) -> Dataset:
-        session = self._id.handle.session
+    def _made(
+        self,
+        session: OpenFile,
+        name: Any,
+        shape: Any,
+        dtype: Any,
+        data: Any,
+        kwds: dict[str, Any],
+        *,
+        as_link: bool = False,
+    ) -> Dataset:
+        """Return a new dataset; `as_link` if it is assigned to its name."""
+        what = "create link" if as_link else "create dataset"
+        slot = None if name is None else paths.slot(self._node, name, what)
+        plan = dataset_plan.plan(shape, dtype, data, kwds, session.options.on_overflow)
+        if plan.ignored and session.comm.rank == 0:
+            # of the ranks of a file the first one warns
+            warn_of_storage(plan.ignored, kwds)
+        asked = "without a name" if slot is None else slot.asked
+        dataset_plan.check_version(asked, plan.element, plan.shape, session.defs.version)
+        if slot is not None:
+            slot.check_free(what, as_link=as_link)
+        self._id.handle.check_writable("create dataset")
         tree = session.defs.tree
         # As if it had never been asked for if it fails, the groups made on the way included.
         with tree.adding(None if slot is None else slot.group):
             node = tree.add_dataset(
-                None if slot is None else slot.open() if slot.missing else slot.group,
+                None if slot is None else slot.open(),
                 "" if slot is None else slot.leaf,
                 element=plan.element,
                 shape=plan.shape,
@@ -435,25 +469,13 @@ class Creating(HLObject, MutableMappingHDF5):
                 fillvalue=plan.fillvalue if plan.element.kind != "composite" else None,
             )
             if node.parts and plan.fillvalue is not None:
-                from pnc_vol.api import fill_values
-
                 fill_values.fill_parts(node, plan.fillvalue)
             if plan.ignored:
                 node.ignored = dict(plan.ignored)
             session.defs.check_room(node, session.disk)
             if plan.data is not None and plan.data.size and not session.write_short(node, (), plan.data):
-                from pnc_vol.extents import selection
-
                 session.write(node, selection.select(plan.shape or (), ()), plan.data)
         return dataset_of(self._id.handle, node)
-
-
-def _planned(session: OpenFile, shape: Any, dtype: Any, data: Any, kwds: dict[str, Any]) -> dataset_plan.DatasetPlan:
-    """Check the arguments; of the ranks of a file the first one warns of what is not stored."""
-    plan = dataset_plan.plan(shape, dtype, data, kwds, session.options.on_overflow)
-    if plan.ignored and session.comm.rank == 0:
-        warn_of_storage(plan.ignored, kwds)
-    return plan
 
 
 def _properties(other: Any) -> dict[str, Any]:

@@ -22,19 +22,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.converting import Converting, views
-from pnc_vol.api.dataset_plan import refusals
 from pnc_vol.api.ids import DatasetID, Handle, ObjectID
 from pnc_vol.api.ignored_options import Storage
 from pnc_vol.api.objects import stands_for
 from pnc_vol.api.paths import text_of
 from pnc_vol.api.posting import Posting, check_scalar, source, target
 from pnc_vol.errors import ConversionError, OperationError, SelectionError, SelectionValueError, printable
+from pnc_vol.late import late
+from pnc_vol.mapping.dtypes import check_string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api.dims import DimensionManager
+    from pnc_vol.api import dims as axes
+    from pnc_vol.api import fill_values, refusals, views, virtual_data
     from pnc_vol.file.open_file import OpenFile
+else:
+    # few programs use scales, conversions, fields, or data that live elsewhere
+    axes, views, fill_values = late("pnc_vol.api.dims"), late("pnc_vol.api.views"), late("pnc_vol.api.fill_values")
+    virtual_data, refusals = late("pnc_vol.api.virtual_data"), late("pnc_vol.api.refusals")
 
 __all__ = ["Dataset", "dataset_of"]
 
@@ -44,7 +49,7 @@ Shape = tuple[int, ...]
 
 
 @stands_for("dataset")
-class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
+class Dataset(Storage, Posting, metaclass=ABCMeta):
     """A dataset of a file.
 
     Parameters
@@ -75,9 +80,7 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
         if not isinstance(bind, DatasetID):
             raise ValueError(f"{bind} is not a DatasetID")
         if bind.node.away is not None and type(bind) is DatasetID:
-            from pnc_vol.api import elsewhere_ids
-
-            bind = elsewhere_ids.ElsewhereID(bind.handle, bind.node)
+            bind = virtual_data.ElsewhereID(bind.handle, bind.node)
         self._id = bind
 
     # ------------------------------------------------------------------------------------ what it is
@@ -122,17 +125,12 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
     @property
     def fillvalue(self) -> Any:
         """What unwritten elements read as; 0 unless it was given."""
-        from pnc_vol.api import fill_values
-
         return fill_values.fill_of(self._node)
 
     @property
-    def dims(self) -> DimensionManager:
+    def dims(self) -> axes.DimensionManager:
         """The axes: labels and scales."""
-        # few programs use scales and labels: not loaded with the package
-        from pnc_vol.api.dims import DimensionManager
-
-        return DimensionManager(self)
+        return axes.DimensionManager(self)
 
     @property
     def is_scale(self) -> bool:
@@ -218,7 +216,7 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
         if whole or array is out:
             return array
         if dtype is not None:
-            array = views().cast(array, dtype)
+            array = views.cast(array, dtype)
         if array.shape == () and (self._id.node.shape or (args is not Ellipsis and args != (Ellipsis,))):
             return array[()]
         return array
@@ -228,10 +226,9 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
         node: DatasetNode = self._id.node
         shape = node.shape
         if node.element.kind == "composite":
-            other = views()
-            args, names = other.split_names(args)
+            args, names = views.split_names(args)
             if names:
-                return other.FieldsView(self, names[0] if len(names) == 1 else names)[args], True
+                return views.FieldsView(self, names[0] if len(names) == 1 else names)[args], True
         if not shape:
             early = check_scalar(args, node)
             if early is not None:
@@ -246,13 +243,41 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
             return found[list(fields)] if fields else found, False
         return session.read(node, selection, collective=collective, fields=fields, out=out), False
 
+    def read_direct(self, dest: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
+        """Read into an array that is already there.
+
+        Parameters
+        ----------
+        dest : ndarray
+            Writable; of any strides, and of any type that the values convert to.
+        source_sel, dest_sel : index, made by ``numpy.s_[...]``, optional
+            What to read and where to put it; everything by default.
+
+        Raises
+        ------
+        TypeError
+            An empty dataset, an array that cannot be written to, or shapes that do not fit.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("direct.nc", "w") as f:
+        ...     f["x"] = [1, 2, 3]
+        ...     values = np.zeros(5)
+        ...     f["x"].read_direct(values, np.s_[1:], np.s_[:2])
+        >>> values.tolist()
+        [2.0, 3.0, 0.0, 0.0, 0.0]
+        """
+        if self._id.check_node().shape is None:
+            raise TypeError("Empty datasets have no numpy representation")
+        views.read_into(self, dest, source_sel, dest_sel)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
             raise ValueError("Dataset.__array__ received copy=False but memory allocation cannot be avoided on read")
         if self.shape is None:
             raise TypeError("Empty datasets have no numpy representation")
         array = np.asarray(self[...])
-        return array if dtype is None else views().as_type(array, np.dtype(dtype))
+        return array if dtype is None else views.as_type(array, np.dtype(dtype))
 
     def __iter__(self) -> Iterator[Any]:
         if self._node.shape == ():
@@ -279,6 +304,83 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
             raise TypeError(f"Attempt to take len() of {'an empty' if shape is None else 'scalar'} dataset")
         return shape[0]
 
+    # ------------------------------------------------------------------------------- through a conversion
+
+    def astype(self, dtype: npt.DTypeLike) -> Dataset | views.AsTypeView:
+        """Return the dataset, read as another type.
+
+        Parameters
+        ----------
+        dtype : dtype-like
+
+        Raises
+        ------
+        TypeError
+            No type; numpy's string type for a dataset that holds no strings; an array type for one of other arrays.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("astype.nc", "w") as f:
+        ...     f["x"] = [1, 2]
+        ...     f["x"].astype("f4")[:].dtype.name
+        'float32'
+        """
+        wanted = np.dtype(dtype)
+        stored = self._id.dtype
+        if wanted == stored:
+            return self
+        if wanted.subdtype is not None and wanted.shape != stored.shape:
+            raise ConversionError(f"Unable to read {stored!r} as {wanted!r}: arrays of {wanted.shape} are not stored")
+        if wanted.kind == "T" and check_string_dtype(stored) is None:
+            raise TypeError(f"dset.astype({wanted}) can only be used on datasets with an HDF5 string datatype")
+        return views.AsTypeView(self, wanted)
+
+    def asstr(self, encoding: str | None = None, errors: str = "strict") -> views.AsStrView:
+        """Return the dataset, read as ``str``.
+
+        Parameters
+        ----------
+        encoding, errors : as in ``bytes.decode``; the dataset's own encoding by default
+
+        Raises
+        ------
+        TypeError
+            The dataset holds no strings.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("asstr.nc", "w") as f:
+        ...     f["s"] = "Kiel"
+        ...     f["s"][()], f["s"].asstr()[()]
+        (b'Kiel', 'Kiel')
+        """
+        info = check_string_dtype(self._id.dtype)
+        if info is None:
+            raise TypeError("dset.asstr() can only be used on datasets with an HDF5 string datatype")
+        return views.AsStrView(self, encoding or info.encoding, errors)
+
+    def fields(self, names: Any) -> views.FieldsView:
+        """Return some fields of a compound dataset.
+
+        Parameters
+        ----------
+        names : str or list of str
+            One field, whose values are read, or several.
+
+        Raises
+        ------
+        ValueError
+            No compound, or no such field.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("fields.nc", "w") as f:
+        ...     f["p"] = np.array([(1, 2.0)], dtype=[("x", "i4"), ("y", "f8")])
+        ...     f["p"].fields("y")[:].tolist()
+        [2.0]
+        """
+        return views.FieldsView(self, names)
+
     # ----------------------------------------------------------------------------------- writing
 
     def __setitem__(self, args: Any, value: Any) -> None:
@@ -298,21 +400,46 @@ class Dataset(Storage, Posting, Converting, metaclass=ABCMeta):
                 self._name_in(error)
                 raise
             except ConversionError as error:
-                refusals().say_instead(error, f"values in dataset {node.path!r}", value)
+                refusals.say_instead(error, f"values in dataset {node.path!r}", value)
                 raise
 
     def _write(self, session: OpenFile, node: DatasetNode, args: Any, value: Any) -> None:
         self._id.handle.check_writable("write data")
         fields: tuple[str, ...] = ()
         if node.element.kind == "composite":
-            other = views()
-            args, fields = other.split_names(args)
+            args, fields = views.split_names(args)
             if fields:
-                other.fields_of(node.element.dtype, fields, writing=True)
+                views.fields_of(node.element.dtype, fields, writing=True)
             if node.away is not None:
                 self._id.write(target(node.shape, args), value, fields)  # type: ignore[attr-defined]
                 return
         session.write(node, target(node.shape, args), value, fields)
+
+    def write_direct(self, source: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
+        """Post a write of (a part of) an array.
+
+        Parameters
+        ----------
+        source : ndarray, of any strides
+        source_sel, dest_sel : index, made by ``numpy.s_[...]``, optional
+            What to take and where it goes; everything by default.
+
+        Raises
+        ------
+        TypeError
+            An empty dataset, no array, or shapes that do not fit.
+
+        Examples
+        --------
+        >>> with pnc_vol.File("direct.nc", "w") as f:
+        ...     x = f.create_dataset("x", (3,), "i4")
+        ...     x.write_direct(np.arange(10), np.s_[4:6], np.s_[1:])
+        ...     x[:].tolist()
+        [0, 4, 5]
+        """
+        if self._id.check_node().shape is None:
+            raise TypeError("Empty datasets cannot be written to")
+        self[() if dest_sel is None else dest_sel] = views.taken_from(source, source_sel)
 
     def resize(self, size: Any, axis: int | None = None) -> None:
         """Change the length of axes, within `maxshape`.

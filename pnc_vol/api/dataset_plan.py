@@ -16,8 +16,7 @@ import operator
 from collections.abc import Mapping
 from contextlib import suppress
 from math import prod
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +24,20 @@ import numpy.typing as npt
 from pnc_vol.api.ignored_options import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, did_you_mean
 from pnc_vol.format.convert import Overflow
+from pnc_vol.format.limits import check_length, check_type
+from pnc_vol.late import late
 from pnc_vol.mapping import encoding
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for, is_empty
 from pnc_vol.warn import warn_outside
 
-__all__ = [
-    "OURS",
-    "DatasetPlan",
-    "check_version",
-    "plain",
-    "plan",
-    "refusals",
-]
+if TYPE_CHECKING:
+    from pnc_vol.api import fill_values, refusals
+    from pnc_vol.mapping import composite
+else:
+    fill_values, refusals = late("pnc_vol.api.fill_values"), late("pnc_vol.api.refusals")
+    composite = late("pnc_vol.mapping.composite")
+
+__all__ = ["OURS", "DatasetPlan", "check_version", "plain", "plan"]
 
 Shape = tuple[int, ...]
 MAX_RANK = 32
@@ -90,7 +91,7 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any], on_overf
     try:
         return _plan(shape, dtype, data, options, on_overflow)
     except ConversionError as error:
-        refusals().say_instead(error, "the data of a dataset", () if data is None else data, dtype)
+        refusals.say_instead(error, "the data of a dataset", () if data is None else data, dtype)
         raise
 
 
@@ -155,8 +156,6 @@ def _plan(
     ignored = check_storage(full, limits, element.dtype, options)
     fill: Any = options.get("fillvalue")
     if fill is not None:
-        from pnc_vol.api import fill_values
-
         if element.kind != "composite":
             element, fill = fill_values.fill_bytes(fill, element)
         else:
@@ -226,14 +225,9 @@ def check_version(path: str, element: Element, shape: Shape | None, version: int
         The type, or the length of an axis.
     """
     if version != 5:
-        refusals().check_dataset(path, element.nc_type, shape, version)
-
-
-def refusals() -> ModuleType:
-    """Return `api.refusals`, which is loaded when something cannot be stored, or the version of the file is not 5."""
-    from pnc_vol.api import refusals as module
-
-    return module
+        check_type(f"dataset {path!r}", element.nc_type, version)
+        for axis, length in enumerate(shape or ()):
+            check_length(f"dataset {path!r}, axis {axis},", length, version)
 
 
 def _known(options: Mapping[str, Any]) -> None:
@@ -251,8 +245,6 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None, on_overflow: Overflow) ->
     else:
         element = element_for(wanted)
         if element.kind == "composite":
-            from pnc_vol.mapping import composite
-
             array = composite.conform(data, element.dtype, on_overflow)
         elif isinstance(data, np.ndarray):
             array = data
@@ -264,6 +256,11 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None, on_overflow: Overflow) ->
             array = np.asarray(data, dtype=bool)
         else:
             array = encoding.numbers(data, wanted)
+    if element.kind == "complex" and array.dtype.names is not None:
+        # a compound that is a complex number to HDF5
+        made = np.empty(array.shape, element.dtype)
+        made.real, made.imag = (array[name] for name in array.dtype.names)
+        array = made
     if element.kind == "vlen_string":
         # wide enough from the start, so that the first flush needs not lay it out anew
         array = encoding.encode(array, element)

@@ -5,15 +5,21 @@ Knows: mapping's elements and encodings. Does not know: sessions; which elements
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError
 from pnc_vol.format import convert
+from pnc_vol.late import late
 from pnc_vol.mapping import encoding
 from pnc_vol.mapping.dtypes import Element, check_string_dtype
 from pnc_vol.mapping.tree import DatasetNode
+
+if TYPE_CHECKING:
+    from pnc_vol.mapping import composite
+else:
+    composite = late("pnc_vol.mapping.composite")
 
 __all__ = ["checked_fill", "fill_bytes", "fill_of", "fill_parts", "fill_value"]
 
@@ -76,8 +82,6 @@ def checked_fill(value: Any, element: Element) -> Any:
     """
     if element.dtype.names is None:
         raise NotYetError(f"fillvalue={value!r}: {element.dtype!r} has no fill value; leave fillvalue= out")
-    from pnc_vol.mapping import composite
-
     if not isinstance(value, (tuple, list, np.ndarray, np.void)):
         raise DefinitionError(f"fillvalue={value!r}: a value for each field of {element.dtype!r} is needed")
     try:

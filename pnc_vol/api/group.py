@@ -12,20 +12,27 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnc_vol.api import dataset_plan, paths
-from pnc_vol.api.creating import Creating
+from pnc_vol.api import paths
+from pnc_vol.api.creating import Creating, also_outside
 from pnc_vol.api.dataset import Dataset, dataset_of
 from pnc_vol.api.ids import GroupID, ObjectID
 from pnc_vol.api.mappings import Visiting
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import ExternalLink, HLObject, SoftLink, stands_for, wrap
 from pnc_vol.errors import DefinitionError, NotFoundError, ReadOnlyKeyError, printable
+from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
+
+if TYPE_CHECKING:
+    from pnc_vol.api import copying, hdf5_files, linking
+else:
+    # few programs make or follow links, copy objects, or mix them with h5py's
+    copying, linking = late("pnc_vol.api.copying"), late("pnc_vol.api.linking")
+    hdf5_files = late("pnc_vol.api.hdf5_files")
 
 __all__ = ["Group"]
 
@@ -71,7 +78,7 @@ class Group(Creating, Visiting):
         if isinstance(node, GroupNode):
             return self._named(Group(GroupID(self._id.handle, node)), name)
         if isinstance(node, paths.Outside):
-            return _linking().follow(self._id, node)
+            return linking.follow(self._id, node)
         return self._named(wrap(self._id.handle, node), name)
 
     # ------------------------------------------------------------------------------------- the mapping
@@ -156,7 +163,7 @@ class Group(Creating, Visiting):
             Another mode than ``"r"`` and ``"r+"``.
         """
         if getlink:
-            link = _linking().link_at(self, name)
+            link = linking.link_at(self, name)
             return default if link is None else type(link) if getclass else link
         try:
             plain = elink_mode is None and elink_swmr is None
@@ -169,7 +176,6 @@ class Group(Creating, Visiting):
         return next((kind for kind in (Group, Dataset) if isinstance(found, kind)), type(found))
 
     def _opened(self, name: Any, elink_mode: Any, elink_swmr: Any) -> Any:
-        linking = _linking()
         session = self._id.check_for_name()
         how = linking.access(self._id, elink_mode, elink_swmr)
         with session.lock:
@@ -177,6 +183,7 @@ class Group(Creating, Visiting):
             node = paths.find(self._node, name)
             return linking.follow(self._id, node, *how) if isinstance(node, paths.Outside) else self._wrap(node, name)
 
+    @also_outside
     def __setitem__(self, name: Any, obj: Any) -> None:
         """Make a dataset of the value; a link, if it is an object of this file or a link; a named type, if it is a
         dtype.
@@ -194,16 +201,13 @@ class Group(Creating, Visiting):
             # first what is asked for most; links are asked for by classes that other classes can be registered with
             if self._made_plainly(session, name, None, None, obj) is not None:
                 return
-            # Of h5py's own objects, which pass for an HLObject, a link cannot be made: their values are written.
+            if type(obj).__module__.startswith("h5py."):
+                obj = hdf5_files.given(obj)
             if HLObject in type(obj).__mro__ or isinstance(obj, (SoftLink, ExternalLink, np.dtype)):
-                _linking().make_link(self, name, obj)
+                linking.make_link(self, name, obj)
                 return
-            slot = paths.slot(self._node, name, "create link")
-            plan = dataset_plan.plan(None, None, obj, {"track_order": True} if get_config().track_order else {})
-            dataset_plan.check_version(slot.asked, plan.element, plan.shape, session.defs.version)
-            slot.check_free("create link", as_link=True)
-            self._id.handle.check_writable("create dataset")
-            self._make(slot, plan)
+            options = {"track_order": True} if get_config().track_order else {}
+            self._made(session, name, None, None, obj, options, as_link=True)
 
     def __delitem__(self, name: str | bytes) -> None:
         """Delete an object and all below it.
@@ -228,10 +232,9 @@ class Group(Creating, Visiting):
                 raise ReadOnlyKeyError(f"Couldn't delete link {name!r} (no write intent on file)")
             above, leaf = place
             if leaf in above.links:
-                del above.links[leaf]
-                session.defs.tree.touch()
+                linking.remove_link(above, leaf)
             elif session.defs.tree.links:
-                _linking().remove(above.children[leaf])
+                linking.remove(above.children[leaf])
             else:
                 session.defs.tree.remove(above.children[leaf])
 
@@ -317,7 +320,7 @@ class Group(Creating, Visiting):
             slot.check_free("move link")
             if place[1] in place[0].links:
                 self._id.handle.check_writable("move link")
-                _linking().moved_link(self, source, slot)
+                linking.moved_link(*place, slot)
                 return
             node = place[0].children[place[1]]
             above: GroupNode | None = slot.group
@@ -375,33 +378,10 @@ class Group(Creating, Visiting):
         ...     f["run2/t"][:].tolist()
         [1.0, 2.0]
         """
-        _copying().copy_into(
-            self,
-            source,
-            dest,
-            name,
-            shallow=shallow,
-            expand_soft=expand_soft,
-            expand_external=expand_external,
-            expand_refs=expand_refs,
-            with_attrs=not without_attrs,
-        )
+        how = copying.How(shallow, expand_soft, expand_external, expand_refs, not without_attrs)
+        copying.copy_into(self, source, dest, name, how)
 
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 group>"
         return printable(f'<HDF5 group "{self.name}" ({len(self)} members)>')
-
-
-def _linking() -> ModuleType:
-    # Links are rare: what makes and follows them is not loaded with the package.
-    from pnc_vol.api import linking
-
-    return linking
-
-
-def _copying() -> ModuleType:
-    # The same for what copies objects.
-    from pnc_vol.api import copying
-
-    return copying

@@ -22,13 +22,21 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.api.arguments import is_file_object
+from pnc_vol.api.arguments import is_address, is_file_object
 from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink, class_of
 from pnc_vol.disk.existing import HDF5, HDF5_SIGNATURE, kind_of
+from pnc_vol.errors import OperationError
 from pnc_vol.mapping.composite import ragged_base
-from pnc_vol.mapping.dtypes import Reference, RegionReference, check_ref_dtype, check_string_dtype, check_vlen_dtype
-from pnc_vol.optional import is_patched, require_h5py
+from pnc_vol.mapping.dtypes import (
+    Empty,
+    Reference,
+    RegionReference,
+    check_ref_dtype,
+    check_string_dtype,
+    check_vlen_dtype,
+)
+from pnc_vol.optional import is_patched, require, require_h5py
 from pnc_vol.settings import options
 from pnc_vol.system import REAL
 
@@ -159,8 +167,9 @@ def open_as_is(name: Any, **options: Any) -> Any:
     return open_hdf5(name, **options)
 
 
-def admit(found: ModuleType) -> None:
-    """Let the objects of an h5py pass ``isinstance`` of this package's classes."""
+def admit(found: ModuleType | None = None) -> None:
+    """Let the objects of an h5py, by default of the real one, pass ``isinstance`` of this package's classes."""
+    found = found or require_h5py("Using an object of h5py")
     for own, its in (
         (HLObject, found.HLObject),
         (class_of("group"), found.Group), (class_of("file"), found.File), (class_of("dataset"), found.Dataset),
@@ -169,6 +178,38 @@ def admit(found: ModuleType) -> None:
         (HardLink, found.HardLink),
     ):  # fmt: skip
         own.register(its)
+    if is_patched():
+        _let_copies_come(found.Group)
+
+
+def given(obj: Any) -> Any:
+    """Return an object of h5py that is assigned to a name: a link, or a dataset, whose values are written.
+
+    Raises
+    ------
+    OperationError
+        A group or a file.
+    """
+    admit()
+    if isinstance(obj, class_of("group")):
+        raise OperationError(f"{obj!r} is in another file: use copy(), or an ExternalLink")
+    return Empty(obj.dtype) if isinstance(obj, class_of("dataset")) and obj.shape is None else obj
+
+
+def _let_copies_come(foreign: Any) -> None:
+    """Let ``copy`` of h5py's groups copy into groups of ours, too: under a patch, a program knows one h5py."""
+    theirs = foreign.copy
+    if hasattr(theirs, "__wrapped__"):
+        return
+
+    @functools.wraps(theirs)
+    def copy(self: Any, source: Any, dest: Any, *args: Any, **keywords: Any) -> None:
+        if isinstance(dest, class_of("group")) and not is_foreign(dest):
+            dest.copy(source if isinstance(source, HLObject) else self[source], dest, *args, **keywords)
+        else:
+            theirs(self, source, dest, *args, **keywords)
+
+    foreign.copy = copy
 
 
 def instead(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -178,13 +219,17 @@ def instead(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         return None
     asked = inspect.signature(cls.__init__).bind(None, *args, **keywords).arguments
     asked = {**asked, **asked.pop("kwds", {})}
-    name, mode, comm = asked.get("name"), asked.get("mode", "r"), asked.get("comm")
+    name: Any = asked.get("fileobj") or asked.get("name")
+    mode, comm = asked.get("mode", "r"), asked.get("comm")
     if mode != "r" or comm is not None or asked.get("driver") not in _DRIVERS:
         return None
     wanted = options.resolve({"hdf5": asked["hdf5"]} if "hdf5" in asked else {}).hdf5
     if wanted == "refuse" or (wanted == "auto" and not is_patched()):
         return None
-    name = asked.get("fileobj") or name
+    if not is_file_object(name) and is_address(os.fsdecode(name)):
+        address = os.fsdecode(name)
+        fsspec = require("fsspec", "remote", f"Reading {address}")
+        name = fsspec.open(address, **(asked.get("storage_options") or {})).open()
     if not is_hdf5(name):
         return None
     return open_as_is(name, **{key: value for key, value in asked.items() if key in _H5PY and value is not None})

@@ -9,38 +9,35 @@ Rules
 2. An id is true while its file is open and the object has not been deleted.
 3. `Handle` is one opening of a file. When the last object that came from it is gone, it is closed; see `file.py`.
    Several may share a session (`file.registry`); each knows by itself whether it is closed, and whether it writes.
-4. What a pickle of an object keeps is its id; see `pickling`.
+4. What a pickle of an object keeps is its id; see `opening`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pnc_vol.errors import ClosedFileError, ClosedKeyError, NotYetError, ReadOnlyError
+from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api.storage_info import AccessProperties, CreationProperties, GroupProperties, Space, StoredType
+    from pnc_vol.api import storage_info
+    from pnc_vol.file import refreshing
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.file.registry import SessionRef
+else:
+    # few programs ask for HDF5's view of a dataset, or for what other programs change
+    storage_info, refreshing = late("pnc_vol.api.storage_info"), late("pnc_vol.file.refreshing")
 
 __all__ = ["AttributeID", "DatasetID", "FileID", "Given", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
 
 
 _get = dict.get
 """Looks an entry up whatever the table makes of it: what is there is compared, not used."""
-
-
-def _storage_info() -> ModuleType:
-    # Few programs ask for HDF5's view of a dataset: what answers is not loaded with the package.
-    from pnc_vol.api import storage_info
-
-    return storage_info
 
 
 class Given(NamedTuple):
@@ -157,13 +154,13 @@ class AttributeID(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...] | None
 
-    def get_type(self) -> StoredType:
+    def get_type(self) -> storage_info.StoredType:
         """Return the type of its values."""
-        return _storage_info().StoredType(self.dtype)  # type: ignore[no-any-return]
+        return storage_info.StoredType(self.dtype)
 
-    def get_space(self) -> Space:
+    def get_space(self) -> storage_info.Space:
         """Return the shape."""
-        return _storage_info().Space(self.shape, self.shape)  # type: ignore[no-any-return]
+        return storage_info.Space(self.shape, self.shape)
 
 
 def attached(node: GroupNode | DatasetNode) -> bool:
@@ -290,9 +287,9 @@ class GroupID(ObjectID):
             return session
         return super().check_for_name()
 
-    def get_create_plist(self) -> GroupProperties:
+    def get_create_plist(self) -> storage_info.GroupProperties:
         """Return the creation properties of the group."""
-        return _storage_info().GroupProperties(self.check_node().order is not None)  # type: ignore[no-any-return]
+        return storage_info.GroupProperties(self.check_node().order is not None)
 
 
 class FileID(GroupID):
@@ -372,28 +369,28 @@ class DatasetID(ObjectID):
         """Type of one element, with h5py's metadata."""
         return self.check_node().element.dtype  # type: ignore[no-any-return]
 
-    def get_type(self) -> StoredType:
+    def get_type(self) -> storage_info.StoredType:
         """Return the type of the elements."""
-        return _storage_info().StoredType(self.dtype)  # type: ignore[no-any-return]
+        return storage_info.StoredType(self.dtype)
 
-    def get_space(self) -> Space:
+    def get_space(self) -> storage_info.Space:
         """Return the shape."""
         node = self.check_node()
-        return _storage_info().Space(node.shape, node.shape if node.maxshape is None else node.maxshape)  # type: ignore[no-any-return]
+        return storage_info.Space(node.shape, node.shape if node.maxshape is None else node.maxshape)
 
-    def get_create_plist(self) -> CreationProperties:
+    def get_create_plist(self) -> storage_info.CreationProperties:
         """Return the creation properties that were given for the dataset."""
-        return _storage_info().creation_properties(self.check_node())  # type: ignore[no-any-return]
+        return storage_info.creation_properties(self.check_node())
 
-    def get_access_plist(self) -> AccessProperties:
+    def get_access_plist(self) -> storage_info.AccessProperties:
         """Return the access properties that were given for the dataset."""
         node = self.check_node()
         given = {**node.ignored, **(node.prefixes if node.away is not None else {})}
-        return _storage_info().AccessProperties(given, self.handle.folder)  # type: ignore[no-any-return]
+        return storage_info.AccessProperties(given, self.handle.folder)
 
     def get_storage_size(self) -> int:
         """Return the number of bytes that the elements take in the file."""
-        return _storage_info().storage_size(self.check_node())  # type: ignore[no-any-return]
+        return storage_info.storage_size(self.check_node())
 
     def get_offset(self) -> int | None:
         """Return bytes from the start of the file to the elements; None if they are not all in one place, or not there
@@ -422,6 +419,18 @@ class DatasetID(ObjectID):
         )
 
     get_chunk_info_by_coord = get_chunk_info
+
+    def flush(self) -> None:
+        """Flush the file; see `File.flush`."""
+        self.check().flush()
+
+    def refresh(self) -> None:
+        """Read again what another process may have changed; see `Dataset.refresh`."""
+        session = self.check()
+        with session.lock:
+            session.check_open()
+            refreshing.refresh(session)
+        self.check()
 
     def check(self) -> OpenFile:
         """Do as `ObjectID.check` does, with a call less: every read and write begins here."""

@@ -36,16 +36,16 @@ from pnc_vol.errors import (
     OperationError,
 )  # fmt: skip
 from pnc_vol.mapping.dtypes import element_for
-from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft, TypeNode, remove
-from pnc_vol.mapping.tree import GroupNode
+from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft, TypeNode, remove, remove_link
 from pnc_vol.system import exists
 
 if TYPE_CHECKING:
-    from pnc_vol.api import hdf5_files
     from pnc_vol.api.group import Group
+    from pnc_vol.mapping.tree import GroupNode
+
 __all__ = [
-    "expander", "follow", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places",
-    "remove", "why_not",
+    "follow", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places",
+    "remove", "remove_link", "why_not",
 ]  # fmt: skip
 
 
@@ -88,8 +88,6 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
             # it had no name until now: this is its place
             session.defs.tree.move(target, slot.open(), slot.leaf)
             return
-        if isinstance(target, TypeNode):
-            raise OperationError(f"{target.path!r} is a named type: it can have one name only")
         entry = Hard(target)
     session.defs.tree.add_link(slot.open(), slot.leaf, entry)
 
@@ -114,18 +112,13 @@ def link_at(group: Group, name: Any) -> Any:
     return HardLink()
 
 
-def moved_link(group: Group, source: Any, slot: paths.Slot) -> bool:
-    """Move a link, if `source` is one and not an object's place; True if it was."""
-    found = paths.link_of(group.id.node, source)
-    if found is None or found[1] not in found[0].links:
-        return False
-    above, leaf = found
-    entry = above.links.pop(leaf)
+def moved_link(above: GroupNode, name: str, slot: paths.Slot) -> None:
+    """Move a link, which is no object's place, from a group to a free place."""
+    entry = above.links.pop(name)
     target = slot.open()
     if isinstance(entry, TypeNode):
         entry.parent, entry.name = target, slot.leaf
-    group.id.node.tree.add_link(target, slot.leaf, entry)
-    return True
+    above.tree.add_link(target, slot.leaf, entry)
 
 
 def access(oid: ObjectID, mode: str | None = None, swmr: bool | None = None) -> tuple[str, bool]:
@@ -283,27 +276,3 @@ def why_not(problem: Exception | None, handle: Handle) -> str:
         # this process has it open in another way
         return str(problem)
     return os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else type(problem).__name__
-
-
-def expander(oid: ObjectID, *, soft: bool, external: bool) -> Any:
-    """Return a function for what is copied in the place of a link: its file and node, an object of the real h5py, or
-    None."""
-    opened: list[HLObject] = []
-
-    def expand(group: GroupNode, entry: Any) -> Any:
-        outside: Any = None
-        if isinstance(entry, Soft) and soft:
-            outside = paths.lookup(group, entry.path)
-        elif isinstance(entry, External) and external:
-            outside = paths.Outside(entry.filename, entry.path)
-        if outside is None or not isinstance(outside, paths.Outside):
-            return None if outside is None else (oid.handle.session, outside)
-        try:
-            found = follow(oid, outside, None if oid.handle.session.swmr else "r")
-        except KeyError:
-            return None
-        # the file stays open as long as this copy goes on
-        opened.append(found)
-        return found if hdf5_files.is_foreign(found) else (found.id.handle.session, found.id.node)
-
-    return expand

@@ -6,9 +6,15 @@ Knows: Python's mapping protocol, h5py's reprs, nodes of the tree. Does not know
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pnc_vol.late import late
 from pnc_vol.mapping.tree import GroupNode, Node
+
+if TYPE_CHECKING:
+    from pnc_vol.api import display
+else:
+    display = late("pnc_vol.api.display")
 
 __all__ = ["ItemsViewHDF5", "KeysViewHDF5", "MappingHDF5", "MutableMappingHDF5", "ValuesViewHDF5"]
 
@@ -151,8 +157,6 @@ class Visiting:
             └── @units = 'm'
         """
         self._id.check()
-        from pnc_vol.api import display
-
         return display.tree_of(self, attributes=attributes)
 
     def _ipython_key_completions_(self) -> list[str]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 from abc import ABCMeta
 from collections.abc import Callable
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -24,15 +23,20 @@ import numpy as np
 from pnc_vol.api import paths
 from pnc_vol.api.ids import DatasetID, GroupID, Handle, ObjectID, TypeID
 from pnc_vol.errors import DefinitionError, printable
+from pnc_vol.late import late
+from pnc_vol.mapping.dtypes import Reference
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
+    from pnc_vol.api import display, regions
     from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
-    from pnc_vol.api.regions import RegionProxy
     from pnc_vol.file.open_file import OpenFile
-    from pnc_vol.mapping.dtypes import Reference
+else:
+    # few programs make references, or are notebooks
+    regions = late("pnc_vol.api.regions")
+    display = late("pnc_vol.api.display")
 
 __all__ = ["Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink", "class_of", "stands_for", "wrap"]
 
@@ -161,14 +165,14 @@ class HLObject(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered
     @property
     def ref(self) -> Reference:
         """A reference to this object: ``f[obj.ref]`` opens it."""
-        self._check()
-        return _regions().reference(self._id.node)  # type: ignore[no-any-return]
+        node = self._id.check_node()
+        return Reference(node.path, node)
 
     @property
-    def regionref(self) -> RegionProxy:
+    def regionref(self) -> regions.RegionProxy:
         """Makes references to elements of a dataset: ``ds.regionref[2:4]``."""
         self._check()
-        return _regions().RegionProxy(self)  # type: ignore[no-any-return]
+        return regions.RegionProxy(self)
 
     def __eq__(self, other: object) -> bool:
         if hasattr(other, "id"):
@@ -182,16 +186,7 @@ class HLObject(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered
         return self._id.valid
 
     def _repr_html_(self) -> str:
-        from pnc_vol.api import display
-
         return display.html_of(self)
-
-
-def _regions() -> ModuleType:
-    # Few programs make references: what they need is not loaded with the package.
-    from pnc_vol.api import regions
-
-    return regions
 
 
 class Datatype(HLObject, metaclass=ABCMeta):

@@ -2,22 +2,34 @@
 
 Knows: communicators, hint files, the registry of open files. Does not know: what arguments mean (`arguments`), how a
 session reads a header.
+
+Rules of pickles
+----------------
+1. What a pickle keeps of an object is its id: the name of the file, the keywords of `File`, the path of the object, and
+   no data. Whoever loads it opens the file with mode ``"r"``; in a process that has it open this is one more handle on
+   the same session.
+2. What the pickle would not bring along is refused with the reason: posted writes, the bytes of a file in memory, a
+   Python object that is the file, a communicator, an object without a name.
+3. A path is made absolute, since the other process may have another working directory; an address stays as it is.
 """
 
 from __future__ import annotations
 
+import copyreg
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pnc_vol.api.arguments import check, collective_timeout, hints_file, refuse_in_memory
-from pnc_vol.api.ids import Given, Handle
+from pnc_vol.api.ids import DatasetID, FileID, Given, GroupID, Handle, ObjectID, TypeID
+from pnc_vol.api.objects import class_of
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import CollectiveMismatchError, DefinitionError, OperationError, PncVolError
 from pnc_vol.file.joining import open_shared
 from pnc_vol.file.opening import Opening
 from pnc_vol.file.registry import watch
-from pnc_vol.late import late
+from pnc_vol.late import late, load
 from pnc_vol.ranks import comm as communicators
 from pnc_vol.ranks.comm import ranks_by_text
 from pnc_vol.system import closing_if_it_fails
@@ -34,7 +46,7 @@ else:
     hints, fileobj, memory = late("pnc_vol.api.hints"), late("pnc_vol.drivers.fileobj"), late("pnc_vol.drivers.memory")
     mpi_comm = late("pnc_vol.ranks.mpi_comm")
 
-__all__ = ["Given", "open_handle", "root_in_memory", "start_swmr"]
+__all__ = ["Given", "open_handle", "reopened", "root_in_memory", "start_swmr"]
 
 
 def open_handle(given: Given) -> Handle:
@@ -140,3 +152,70 @@ def start_swmr(session: OpenFile, handle: Handle, value: bool) -> None:
     # a name of its own: a plain flush on another rank is another call, and found to be one
     session.flush(what="swmr_mode")
     session.start_swmr()
+
+
+# ------------------------------------------------------------------------------------------------- pickles
+
+
+def _reduced(oid: ObjectID) -> tuple[Any, ...]:
+    """Return what a pickle keeps of an object's id: `reopened`, and its arguments.
+
+    Raises
+    ------
+    TypeError
+        It cannot be pickled; the text says why.
+    ValueError
+        The file is closed, or the object was deleted.
+    """
+    oid.check()
+    node, handle = oid.node, oid.handle
+    why = _reason(handle)
+    if node.parent is None and node is not node.tree.root:
+        why = "it has no name in the file"
+    if why:
+        raise TypeError(f"{oid!r} of {handle.filename!r} cannot be pickled: {why}")
+    return reopened, (isinstance(oid, FileID), *_opening_of(handle), node.path)
+
+
+for _kind in (DatasetID, FileID, GroupID, TypeID):
+    copyreg.pickle(_kind, _reduced)
+
+
+def reopened(whole: bool, path: str, keywords: Mapping[str, Any], name: str) -> ObjectID:
+    """Return the id of an object, or of the `whole` file, in a file that is opened for reading.
+
+    Raises
+    ------
+    OSError
+        The file is gone, or cannot be read.
+    KeyError
+        There is no such object in it any more.
+    """
+    # a process that has only unpickled has not loaded the class
+    load(["pnc_vol.api.file"])
+    file = class_of("file")(path, "r", **keywords)
+    return file.id if whole else file[name].id  # type: ignore[no-any-return]
+
+
+def _reason(handle: Handle) -> str:
+    """Return why nobody could open the file again as it was opened here; "" if that can be done."""
+    given = handle.given
+    if handle.writable:
+        return "its file is open for writing, and what is posted stays with this process; open it with mode 'r'"
+    if given.comm is not None:
+        return "its file was opened with comm=, and a communicator stays with its processes; open it without comm="
+    if handle.driver == "fileobj" or given.others.get("fileobj") is not None:
+        return "its file is a Python object of this process; open it by its path or address"
+    return ""
+
+
+def _opening_of(handle: Handle) -> tuple[str, dict[str, Any]]:
+    given = handle.given
+    keywords = {**given.h5, **given.others}
+    if given.driver is not None:
+        keywords["driver"] = given.driver
+    if given.hints or given.info is not None:
+        # an MPI.Info stays here; what it says goes along
+        keywords["hints"] = {**dict((given.info or {}).items()), **(given.hints or {})}
+    own_path = handle.session.disk.driver.capabilities.own_paths
+    return handle.filename if own_path else os.path.abspath(handle.filename), keywords

@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnc_vol.errors import (
     BlockedPathError,
@@ -21,9 +21,16 @@ from pnc_vol.errors import (
     NotFoundError,
     NotYetError,
 )
+from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
-__all__ = ["Outside", "Slot", "asked", "components", "find", "link_of", "lookup", "slot", "text_of"]
+if TYPE_CHECKING:
+    from pnc_vol.mapping import links
+else:
+    # most files have no links
+    links = late("pnc_vol.mapping.links")
+
+__all__ = ["LeadsOutside", "Outside", "Slot", "asked", "components", "find", "link_of", "lookup", "slot", "text_of"]
 
 Found = GroupNode | DatasetNode
 """What a name can lead to; of a named type, or something in another file, the functions here give an object of their
@@ -35,6 +42,18 @@ class Outside(NamedTuple):
 
     filename: str
     path: str
+
+
+class LeadsOutside(BlockedPathError):
+    """A path on which something is to be made leads into another file.
+
+    outside : Outside, where to.
+    rest : str, the path from there on.
+    """
+
+    def __init__(self, text: str, outside: Outside, rest: str) -> None:
+        super().__init__(text)
+        self.outside, self.rest = outside, rest
 
 
 def text_of(name: object, *, stored: bool = False) -> str:
@@ -103,15 +122,7 @@ def _start(group: GroupNode, name: str) -> GroupNode:
 def lookup(group: GroupNode, name: object) -> Any:
     """Return the object of that name, or None; an `Outside` if it is in another file."""
     text = text_of(name, stored=True)
-    if not text:
-        return None
-    node: Any = _start(group, text)
-    for part in components(text):
-        child = node.children.get(part) if isinstance(node, GroupNode) else None
-        if child is None:
-            return _through_links(group, text, 0)
-        node = child
-    return node
+    return _walked(group, text)[0] if text else None
 
 
 def find(group: GroupNode, name: object) -> Any:
@@ -130,21 +141,39 @@ def find(group: GroupNode, name: object) -> Any:
     text = text_of(name, stored=True)
     if not text:
         raise NotFoundError("Unable to open object (the name is an empty string)")
+    found, last, part = _walked(group, text)
+    if found is None:
+        raise _missing(last, part, text)
+    return found
+
+
+def _walked(group: GroupNode, text: str, steps: int = 0) -> tuple[Any, Any, str]:
+    """Return the object of a path, or None; the last object on the way without a soft link, and its member that leads
+    further."""
     node: Any = _start(group, text)
-    for part in components(text):
-        child = node.children.get(part) if isinstance(node, GroupNode) else None
+    parts = components(text)
+    for at, part in enumerate(parts):
+        inside = isinstance(node, GroupNode)
+        child = node.children.get(part) if inside else None
+        if child is None and inside and node.links:
+            child = node.links.get(part)
+            if isinstance(child, links.Soft):
+                path = "/".join((child.path, *parts[at + 1 :]))
+                return _walked(node, path, steps + 1)[0] if steps < links.MOST_STEPS else None, node, part
+            if isinstance(child, links.External):
+                return Outside(child.filename, "/".join((child.path, *parts[at + 1 :]))), node, part
+            if isinstance(child, links.Hard):
+                child = child.node
         if child is None:
-            found = _through_links(group, text, 0)
-            if found is None:
-                raise _missing(node, part, text)
-            return found
+            return None, node, part
         node = child
-    return node
+    return node, node, ""
 
 
 def _missing(node: Any, part: str, text: str) -> NotFoundError:
-    if isinstance(node, DatasetNode):
-        return NotFoundError(f"Unable to open object {text!r} ({node.path!r} is a dataset and has no members)")
+    if not isinstance(node, GroupNode):
+        kind = "dataset" if isinstance(node, DatasetNode) else "named type"
+        return NotFoundError(f"Unable to open object {text!r} ({node.path!r} is a {kind} and has no members)")
     if part in node.links:
         return NotFoundError(f"Unable to open object {text!r} (the link {part!r} in group {node.path!r} leads nowhere)")
     return NotFoundError(
@@ -162,41 +191,12 @@ def missing(group: GroupNode, name: object, message: str) -> NotFoundError:
     return NotFoundError(message, name=leaf, among=among)
 
 
-def _through_links(group: GroupNode, text: str, steps: int) -> Any:
-    """Return the object of a path that has links in it; None if there is none."""
-    if not group.tree.links:
-        return None
-    # Links are rare: not loaded with the package.
-    from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft
-
-    node: Any = _start(group, text)
-    parts = components(text)
-    for at, part in enumerate(parts):
-        if not isinstance(node, GroupNode):
-            return None
-        child: Any = node.children.get(part)
-        if child is None:
-            child = node.links.get(part)
-            if isinstance(child, Hard):
-                child = child.node
-            elif isinstance(child, Soft):
-                if steps == MOST_STEPS:
-                    return None
-                return _through_links(node, "/".join((child.path, *parts[at + 1 :])), steps + 1)
-            elif isinstance(child, External):
-                return Outside(child.filename, "/".join((child.path, *parts[at + 1 :])))
-        if child is None:
-            return None
-        node = child
-    return node
-
-
 def link_of(group: GroupNode, name: object) -> tuple[GroupNode, str] | None:
     """Return the group and the name of a link, which may lead nowhere; None if there is no such member."""
-    parts = components(text_of(name, stored=True))
+    text = text_of(name, stored=True)
+    parts = components(text)
     if not parts:
         return None
-    text = text_of(name, stored=True)
     above = lookup(group, ("/" if text.startswith("/") else "./") + "/".join(parts[:-1]))
     if not isinstance(above, GroupNode) or not (parts[-1] in above.children or parts[-1] in above.links):
         return None
@@ -239,22 +239,6 @@ class Slot(NamedTuple):
         return group
 
 
-def _linked_group(node: GroupNode, part: str, what: str, text: str) -> Any:
-    """Return the group that a link leads to; None if there is no link.
-
-    Raises
-    ------
-    BlockedPathError
-        The link leads nowhere, or to no group of this file.
-    """
-    if part not in node.links:
-        return None
-    found = lookup(node, part)
-    if not isinstance(found, (GroupNode, DatasetNode)):
-        raise BlockedPathError(f"Unable to {what} {text!r}: the link {part!r} leads to no group of this file")
-    return found
-
-
 def slot(group: GroupNode, name: object, what: str) -> Slot:
     """Return where an object of that name would go.
 
@@ -263,7 +247,9 @@ def slot(group: GroupNode, name: object, what: str) -> Slot:
     ValueError
         An empty name.
     BlockedPathError
-        A dataset stands in the way, or a link that leads nowhere.
+        A dataset or a named type stands in the way, or a link that leads nowhere.
+    LeadsOutside
+        An external link stands there.
     """
     text = text_of(name)
     if not text:
@@ -277,14 +263,20 @@ def slot(group: GroupNode, name: object, what: str) -> Slot:
     if not parts:
         return Slot(node, (), "", text)
     for at, part in enumerate(parts[:-1]):
-        child = node.children.get(part)
-        if child is None and node.links:
-            child = _linked_group(node, part, what, text)
-        if isinstance(child, DatasetNode):
-            raise BlockedPathError(
-                f"Unable to {what} {text!r}: Incompatible object (Dataset {child.path!r}) already exists"
-            )
+        child: Any = node.children.get(part)
+        if child is None and part in node.links:
+            child = lookup(node, part)
+            problem = f"Unable to {what} {text!r}: the link {part!r} leads "
+            if child is None:
+                raise BlockedPathError(f"{problem}nowhere; make the group first to which it should lead")
+            if isinstance(child, Outside):
+                raise LeadsOutside(f"{problem}to another file, {child.filename!r}", child, "/".join(parts[at + 1 :]))
         if child is None:
             return Slot(node, tuple(parts[at:-1]), parts[-1], text)
+        if not isinstance(child, GroupNode):
+            kind = "Dataset" if isinstance(child, DatasetNode) else "Datatype"
+            raise BlockedPathError(
+                f"Unable to {what} {text!r}: Incompatible object ({kind} {child.path!r}) already exists"
+            )
         node = child
     return Slot(node, (), parts[-1], text)

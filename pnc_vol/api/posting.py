@@ -11,15 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from pnc_vol.api.dataset_plan import refusals
+from pnc_vol.api.ids import DatasetID
 from pnc_vol.api.objects import HLObject
 from pnc_vol.errors import ConversionError, SelectionError, SelectionTypeError, SelectionValueError
+from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import Empty
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
+    from pnc_vol.api import regions
+    from pnc_vol.extents import decomposition, selection
     from pnc_vol.extents.model import Selection
+else:
+    # most programs write and read by simple indices, for which there are short ways
+    regions, selection = late("pnc_vol.api.regions"), late("pnc_vol.extents.selection")
+    decomposition = late("pnc_vol.extents.decomposition")
 
 __all__ = ["Posting", "check_scalar", "source", "target"]
 
@@ -29,14 +36,6 @@ Shape = tuple[int, ...]
 def has_text(args: Any) -> bool:
     """Return whether there are field names in an index."""
     return any(isinstance(arg, str) for arg in (args if isinstance(args, tuple) else (args,)))
-
-
-def _decomposed(shape: Shape | None, args: Any) -> Selection | None:
-    """Return the selection of a `Decomposition` as an index; None for any other index."""
-    # Not loaded with the package: a program that has a decomposition has loaded it.
-    from pnc_vol.extents.decomposition import Decomposition
-
-    return Decomposition.of_index(shape or (), args)
 
 
 def source(shape: Shape | None, args: Any) -> Selection:
@@ -72,15 +71,10 @@ def target(shape: Shape | None, args: Any) -> Selection:
 
 def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
     """Do as `select` does, with the rarer kinds of index of h5py; text among them raises `for_text`."""
-    from pnc_vol.extents import selection
-
     try:
         return selection.select(shape, args)
     except SelectionTypeError:
-        # few programs use such an index: what knows it is not loaded with the package
-        from pnc_vol.api.blocks import other_selection
-
-        found = other_selection(shape, args)
+        found = regions.other_selection(shape, args)
         if found is not None:
             return found
         if has_text(args):
@@ -109,9 +103,13 @@ def check_scalar(args: Any, node: DatasetNode) -> Any:
 class Posting(HLObject):
     """The part of `Dataset` that h5py does not have."""
 
+    _id: DatasetID
+
     def _name_in(self, error: SelectionError) -> None:
-        """Say in an error that it is about this dataset."""
-        refusals().name_dataset(error, self._id.node)
+        """Say in an error which dataset the index was for."""
+        if not error.named:
+            error.named, node = True, self._id.node
+            error.args = (f"{error} (dataset {node.path!r}, shape {node.shape})", *error.args[1:])
 
     @property
     def collective(self) -> contextlib.AbstractContextManager[None]:
@@ -172,8 +170,8 @@ class Posting(HLObject):
                     return request
             own.handle.check_writable("write data")
             try:
-                chosen = _decomposed(node.shape, args) or target(node.shape, args)
-                return session.iput(node, chosen, value)
+                parts = decomposition.Decomposition.of_index(node.shape or (), args)
+                return session.iput(node, parts or target(node.shape, args), value)
             except SelectionError as error:
                 self._name_in(error)
                 raise
@@ -216,7 +214,8 @@ class Posting(HLObject):
             if request is not None:
                 return request
             try:
-                return session.iget(node, _decomposed(node.shape, args) or source(node.shape, args), out)
+                parts = decomposition.Decomposition.of_index(node.shape or (), args)
+                return session.iget(node, parts or source(node.shape, args), out)
             except SelectionError as error:
                 self._name_in(error)
                 raise
@@ -310,7 +309,7 @@ class Posting(HLObject):
         ...     len(f.requests)
         0
         """
-        self._check().flush()
+        self._id.flush()
 
     def refresh(self) -> None:
         """Read again what another process may have changed: definitions and the record count (collective, as opening).
@@ -336,11 +335,4 @@ class Posting(HLObject):
         (0,)
         >>> reader.close()
         """
-        # what opens files is loaded with the first file, not with the package
-        from pnc_vol.file.refreshing import refresh
-
-        session = self._check()
-        with session.lock:
-            session.check_open()
-            refresh(session)
-        self._check()
+        self._id.refresh()

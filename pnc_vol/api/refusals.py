@@ -1,7 +1,6 @@
 """`say_instead` explains why something cannot be stored, and what to store instead.
 
-Knows: Python's and numpy's types, nodes. Does not know: how anything is stored. Loaded when
-there is an error to explain, or a file of an older version.
+Knows: Python's and numpy's types. Does not know: how anything is stored. Loaded when there is an error to explain.
 """
 
 from __future__ import annotations
@@ -11,54 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.errors import ConversionError, SelectionError
-from pnc_vol.format.limits import check_length, check_type
-from pnc_vol.mapping.attribute_encoding import Attribute, encode_attribute
-from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.errors import ConversionError
 
-__all__ = ["check_attribute", "check_dataset", "name_dataset", "say_instead"]
+__all__ = ["say_instead"]
 
 _TIME = (
     "NetCDF has no type for times: store numbers, and say in the attribute 'units' what they count, such as "
     "'days since 2000-01-01'"
 )
 _NUMBERS = "(x - np.datetime64('2000-01-01')) / np.timedelta64(1, 'D')"
-
-
-def check_dataset(path: str, nc_type: int, shape: tuple[int, ...] | None, version: int) -> None:
-    """Refuse a dataset that the file's version cannot hold.
-
-    Raises
-    ------
-    ValueError
-        The type, or the length of an axis.
-    """
-    check_type(f"dataset {path!r}", nc_type, version)
-    for axis, length in enumerate(shape or ()):
-        check_length(f"dataset {path!r}, axis {axis},", length, version)
-
-
-def check_attribute(path: str, name: str, attribute: Attribute, version: int) -> None:
-    """Refuse an attribute whose type the file's version cannot hold.
-
-    Parameters
-    ----------
-    path, name : str, of the object and of the attribute, for the message
-    version : {1, 2, 5}
-
-    Raises
-    ------
-    ValueError
-        The type.
-    """
-    check_type(f"attribute {name!r} of {path!r}", encode_attribute(name, attribute)[0].type, version)
-
-
-def name_dataset(error: SelectionError, node: DatasetNode) -> None:
-    """Say in the error which dataset the index was for."""
-    if not error.named:
-        error.named = True
-        error.args = (f"{error} (dataset {node.path!r}, shape {node.shape})", *error.args[1:])
 
 
 def say_instead(error: ConversionError, what: str, value: Any, dtype: Any = None) -> None:

@@ -14,12 +14,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pnc_vol.api.fill_values import fill_of
 from pnc_vol.api.ignored_options import chunks_of, filters_of
+from pnc_vol.api.module import UNLIMITED
 from pnc_vol.mapping.dtypes import (
     check_enum_dtype,
     check_opaque_dtype,
@@ -27,6 +28,7 @@ from pnc_vol.mapping.dtypes import (
     check_string_dtype,
     check_vlen_dtype,
 )
+from pnc_vol.mapping.elsewhere import Evenly, Hyperslab
 from pnc_vol.mapping.tree import DatasetNode
 
 __all__ = [
@@ -37,8 +39,10 @@ __all__ = [
     "CreationProperties",
     "ElsewhereProperties",
     "GroupProperties",
+    "RegionSpace",
     "Space",
     "StoredType",
+    "VDSmap",
     "creation_properties",
     "storage_size",
 ]
@@ -162,6 +166,67 @@ class Space:
     def is_simple(self) -> bool:
         """Return True."""
         return True
+
+
+class RegionSpace(Space):
+    """The elements of a region, as h5py's dataspaces show them.
+
+    region : Hyperslab
+    """
+
+    def __init__(self, region: Hyperslab) -> None:
+        super().__init__(region.shape, region.shape)
+        object.__setattr__(self, "region", region)
+
+    region: Hyperslab
+
+    def get_regular_hyperslab(self) -> tuple[Shape, Shape, Shape, Shape]:
+        """Start, stride, count and block of each axis; a count of ``UNLIMITED`` has no limit.
+
+        Raises
+        ------
+        ValueError
+            Lists of indices are no such hyperslab.
+        """
+        if not self.is_regular_hyperslab():
+            raise ValueError("Not a regular hyperslab selection")
+        rows = [(a.start, a.stride, UNLIMITED if a.count is None else a.count, a.block) for a in self._evenly()]
+        start, stride, count, block = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return start, stride, count, block
+
+    def _evenly(self) -> list[Evenly]:
+        return [along for along in self.region.axes if isinstance(along, Evenly)]
+
+    def is_regular_hyperslab(self) -> bool:
+        """Return whether the elements along each axis are evenly spaced blocks."""
+        return len(self._evenly()) == len(self.region.axes)
+
+    def get_select_type(self) -> int:
+        """Return ``h5s.SEL_HYPERSLABS``."""
+        return 2
+
+    def get_select_npoints(self) -> int:
+        """Return how many elements there are; an unlimited selection has those of one block."""
+        return prod(self.region.counts())
+
+    def get_select_bounds(self) -> tuple[Shape, Shape]:
+        """Return the first and the last element along each axis."""
+        ends = self.region.ends()
+        first = [along.start if isinstance(along, Evenly) else along[0] for along in self.region.axes]
+        return tuple(first), tuple(max(end - 1, low) for end, low in zip(ends, first, strict=True))
+
+
+class VDSmap(NamedTuple):
+    """A part of a virtual dataset and what it shows.
+
+    vspace, src_space : RegionSpace, the elements of the virtual dataset, and those of the source.
+    file_name, dset_name : str, the source.
+    """
+
+    vspace: RegionSpace
+    file_name: str
+    dset_name: str
+    src_space: RegionSpace
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.module import get_config
 from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError, did_you_mean
 from pnc_vol.extents.place import elements
 from pnc_vol.extents.selection import select
@@ -43,6 +44,11 @@ def cast(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     source = array.dtype
     if source == dtype and dtype.kind != "O":
         return array
+    if source.kind == "c" and dtype.names is not None:
+        # HDF5 has a complex number as a compound, whose fields have these names
+        half = array.real.dtype
+        source = np.dtype([(name, half) for name in get_config().complex_names])
+        array = np.ascontiguousarray(array).view(source).reshape(array.shape)
     if dtype.names is not None and source.names is not None:
         return conform(array, dtype, "clip")
     if check_string_dtype(source) is not None:
@@ -125,7 +131,7 @@ class AsTypeView(AbstractView):
         return self._dtype
 
     def __getitem__(self, args: Any) -> Any:
-        return self._dset._read(args, self._dtype)
+        return self._dset._read(args, self._dtype.base)
 
 
 class AsStrView(AbstractView):

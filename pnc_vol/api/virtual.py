@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api import paths, raw_files
-from pnc_vol.api.blocks import other_selection
 from pnc_vol.api.dataset import Dataset
 from pnc_vol.api.module import UNLIMITED
 from pnc_vol.api.objects import Datatype, wrap
+from pnc_vol.api.regions import other_selection
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, OperationError, SelectionValueError
 from pnc_vol.extents.selection import Selection, select
 from pnc_vol.mapping.elsewhere import Elsewhere, Evenly, Hyperslab, SourceMapping, add_elsewhere, element_of, problem

@@ -1,6 +1,7 @@
-"""Virtual datasets are read and written where their sources are.
+"""Virtual datasets are read and written where their sources are; datasets whose data live elsewhere have an id for it.
 
-Knows: regions, how a source is opened (`linking`). Does not know: markers, how a plan is made (`virtual`).
+Knows: regions, how a source is opened (`linking`). Does not know: markers, how a plan is made (`virtual`), how raw
+files are read (`raw_files`).
 
 Rules
 -----
@@ -11,24 +12,29 @@ Rules
 3. Sources are read in the order in which they were defined, in pieces of `PIECE` bytes; a later one wins.
 4. A write goes to the sources at once, or nowhere: elements that no source has are an error before anything is written.
 5. A virtual dataset of virtual datasets is followed as often as links are (`linking.one_step`), so that a cycle ends.
+6. The shape of an unlimited virtual dataset is that of its sources whenever the dataset is used; in a file that is open
+   for reading, when it is first used, as in HDF5.
+7. ``Dataset(other.id)`` goes the same way: it is the id that knows.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import re
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api import linking
+from pnc_vol.api import linking, raw_files
 from pnc_vol.api.fill_values import fill_of
 from pnc_vol.api.hdf5_files import is_foreign, with_rows
-from pnc_vol.api.ids import DatasetID
+from pnc_vol.api.ids import DatasetID, Handle
 from pnc_vol.api.objects import class_of
+from pnc_vol.api.storage_info import CreationProperties, ElsewhereProperties, RegionSpace, VDSmap
 from pnc_vol.api.views import as_type
 from pnc_vol.errors import ConversionError, NotYetError, SourceError
 from pnc_vol.extents.model import Selection
@@ -38,7 +44,10 @@ from pnc_vol.mapping.composite import conform
 from pnc_vol.mapping.dtypes import check_string_dtype, check_vlen_dtype
 from pnc_vol.mapping.elsewhere import Evenly, Indices, SourceMapping, common
 
-__all__ = ["current_shape", "missing", "read", "write"]
+if TYPE_CHECKING:
+    from pnc_vol.file.open_file import OpenFile
+
+__all__ = ["ElsewhereID", "missing"]
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -503,3 +512,68 @@ def _write_piece(found: _Found, piece: _Piece, values: Array) -> None:
         found.dataset[tuple(keys)] = values.reshape([len(part) for part in index])
         return
     raise NotYetError(f"several lists at once cannot be written to {found.source.name!r}; write to it itself")
+
+
+# ------------------------------------------------------------------------------------------------ the id
+
+
+class ElsewhereID(DatasetID):
+    """Identifies a dataset whose data live elsewhere."""
+
+    __slots__ = ("known",)
+
+    def __init__(self, handle: Handle, node: Any) -> None:
+        super().__init__(handle, node)
+        self.known = False
+
+    def __reduce__(self) -> Any:
+        return copyreg.dispatch_table[DatasetID](self)
+
+    def check(self) -> OpenFile:
+        """Do as `DatasetID.check` does; the shape follows the sources."""
+        session = super().check()
+        if self.node.away.sources and not (self.known and not self.handle.writable):
+            # First, because a source may be this very dataset.
+            self.known = True
+            self.node.shape = current_shape(self)
+        return session
+
+    def read(self, selection: Selection) -> npt.NDArray[Any]:
+        """Return the elements of a selection."""
+        if self.node.away.segments is None:
+            return read(self, selection)
+        return raw_files.read(self, selection)
+
+    def write(self, selection: Selection, values: Any, fields: tuple[str, ...]) -> None:
+        """Write the elements of a selection, at once."""
+        if self.node.away.segments is None:
+            write(self, selection, values, fields)
+        else:
+            raw_files.write(self, selection, values, fields)
+
+    def external(self) -> list[tuple[str, int, int]] | None:
+        """Return what ``ds.external`` gives."""
+        segments = self.node.away.segments
+        return None if segments is None else raw_files.shown(segments)
+
+    def sources(self) -> list[VDSmap]:
+        """Return what ``ds.virtual_sources()`` gives."""
+        sources = self.node.away.sources or ()
+        return [VDSmap(RegionSpace(to), file, name, RegionSpace(of)) for to, file, name, of in sources]
+
+    def get_create_plist(self) -> CreationProperties:
+        """Return the creation properties of the dataset."""
+        away = self.check_node().away
+        plain = super().get_create_plist()
+        has_fill = away.fill is not None
+        return ElsewhereProperties(None, {}, plain.fillvalue, has_fill, "ifset", self.external(), self.sources())
+
+    def get_storage_size(self) -> int:
+        """Return the number of bytes that the elements take in raw files; 0 of a virtual dataset."""
+        node = self.check_node()
+        return 0 if node.away.segments is None else int(np.prod(node.shape, dtype=object)) * node.element.dtype.itemsize
+
+    def get_offset(self) -> int | None:
+        """Return None: no element is in this file."""
+        self.check()
+        return None

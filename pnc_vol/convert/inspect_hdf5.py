@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pnc_vol.api.copied_references import refers
+from pnc_vol.api.copying import refers
 from pnc_vol.api.hdf5_files import is_sound, of_scales, with_rows
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError

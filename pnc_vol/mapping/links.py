@@ -4,9 +4,9 @@ Knows: the tree, the global marker's ``links``. Does not know: other files.
 
 Rules
 -----
-1. An object has one name that counts, its place in `GroupNode.children`; every other hard link is an entry of
-   `GroupNode.links`. If the place goes, the first entry that is left becomes it. The second table, which most groups
-   have empty, keeps the look-up of a member, as nearly all names are, at its cost.
+1. An object has one name that counts, its place in `GroupNode.children`, that of a named type in `GroupNode.links`;
+   every other hard link is an entry of `GroupNode.links`. If the place goes, the first entry that is left becomes it.
+   The second table, which most groups have empty, keeps the look-up of a member, as nearly all names are, at its cost.
 2. A soft link is resolved when it is used, at most `MOST_STEPS` of them for one name, so that a circle ends.
 3. What a file says of links is checked: an entry that does not fit is left out, with a finding.
 """
@@ -34,6 +34,7 @@ __all__ = [
     "read_links",
     "read_orders",
     "remove",
+    "remove_link",
 ]
 
 MOST_STEPS = 16
@@ -59,7 +60,7 @@ class External:
 class Hard:
     """Another name of an object."""
 
-    node: GroupNode | DatasetNode
+    node: GroupNode | DatasetNode | TypeNode
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -82,9 +83,16 @@ def remove(node: GroupNode | DatasetNode) -> None:
     tree = node.tree
     inside = {id(found) for found in walk(node)}
     for group, name, entry in list(entries(tree)):
-        if not isinstance(entry, Hard) or id(entry.node) not in inside or id(group) in inside:
+        if not isinstance(entry, Hard) or id(group) in inside:
             continue
-        kept, order = entry.node, group.order and {**group.order}
+        kept = entry.node
+        if isinstance(kept, TypeNode):
+            if id(kept.parent) in inside:
+                _become(kept, group, name)
+            continue
+        if id(kept) not in inside:
+            continue
+        order = group.order and {**group.order}
         del group.links[name]
         tree.move(kept, group, name)
         # the name is no new one: it stays where it is listed
@@ -93,6 +101,21 @@ def remove(node: GroupNode | DatasetNode) -> None:
             return
         inside -= {id(found) for found in walk(kept)}
     tree.remove(node)
+
+
+def remove_link(group: GroupNode, name: str) -> None:
+    """Take a link out of a group; a named type that has another name stays, under that name."""
+    entry = group.links.pop(name)
+    if isinstance(entry, TypeNode):
+        for above, other, found in entries(group.tree):
+            if isinstance(found, Hard) and found.node is entry:
+                _become(entry, above, other)
+                break
+    group.tree.touch()
+
+
+def _become(node: TypeNode, group: GroupNode, name: str) -> None:
+    group.links[name], node.parent, node.name = node, group, name
 
 
 # ------------------------------------------------------------------------------------------------ the marker
@@ -119,7 +142,8 @@ def read_links(tree: Tree, marker: Any, findings: list[str]) -> None:
     if not isinstance(marker, dict):
         findings.append("the file: links of its marker is not an object; it is ignored")
         return
-    for path, about in marker.items():
+    # second names of named types come after these
+    for path, about in sorted(marker.items(), key=lambda item: isinstance(item[1], dict) and "hard" in item[1]):
         steps = split_path(path)
         group = _group(tree, steps[:-1]) if steps else None
         entry = _entry(tree, about, group, steps[-1]) if steps and group is not None else None
@@ -165,7 +189,9 @@ def _entry(tree: Tree, about: Any, group: GroupNode | None, name: str) -> Any:
         if steps is None:
             return None
         above = _group(tree, steps[:-1])
-        node = tree.root if not steps else above.children.get(steps[-1]) if above is not None else None
-        return None if node is None else Hard(node)
+        node: Any = None if steps else tree.root
+        if above is not None and steps:
+            node = above.children.get(steps[-1]) or above.links.get(steps[-1])
+        return Hard(node) if isinstance(node, GroupNode | DatasetNode | TypeNode) else None
     dtype = undescribe(value) if kind == "dtype" else None
     return None if dtype is None else TypeNode(tree, name, group, (), dtype)

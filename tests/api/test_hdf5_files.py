@@ -60,6 +60,36 @@ def test_values_of_its_datasets_are_written(path: str, tmp_path: Path) -> None:
         assert f["x"][()].tolist() == source["g/x"][()].tolist()
 
 
+def _objects_of_h5py_before_any_other(path: str, target: str) -> None:
+    with pnc_vol.File(target, "w") as f:
+        f["soft"], f["out"] = h5py.SoftLink("/x"), h5py.ExternalLink(path, "/t")
+        print(*(f.get(name, getlink=True) for name in ("soft", "out")), sep="\n")
+    with h5py.File(path) as source, pnc_vol.File(target, "w") as f:
+        f["x"], f["none"] = source["g/x"], source["none"]
+        print(f["x"][:].tolist(), f["none"][()])
+        with pytest.raises(RuntimeError, match="use copy"):
+            f["g"] = source["g"]
+
+
+def test_links_and_datasets_that_h5py_made_are_assigned(path: str, tmp_path: Path) -> None:
+    done = fresh(_objects_of_h5py_before_any_other, path, tmp_path / "out")
+    soft, out, *others = done.stdout.splitlines()
+    assert soft == '<SoftLink to "/x">', done.stderr
+    assert out.startswith('<ExternalLink to "/t" in file ')
+    assert others == ["[0.0, 1.0, 2.0, 3.0, 4.0] Empty(dtype=dtype('float32'))"], done.stderr
+
+
+def test_one_under_an_address_is_read_there(path: str) -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory.pipe("/in.h5", Path(path).read_bytes())
+    with pnc_vol.File("memory://in.h5", hdf5="pass") as f:
+        assert type(f) is h5py.File
+        assert f["g/x"][2] == 2
+    with pytest.raises(NotCDFError, match="HDF5"):
+        pnc_vol.File("memory://in.h5")
+    memory.rm("/in.h5")
+
+
 def test_writing_one_and_a_subclass_stay_errors(path: str) -> None:
     class Mine(pnc_vol.File):
         pass
@@ -208,6 +238,11 @@ def test_under_patch_a_script_reads_hdf5_and_writes_netcdf(path: str, tmp_path: 
         "True",
         '<HDF5 file "in.h5" (mode r)> h5py._hl.files',
     ]
+
+
+def test_under_patch_copy_of_h5pys_own_objects_comes_into_ours(path: str, tmp_path: Path) -> None:
+    told = run(under_patch.copies_from_hdf5, tmp_path)
+    assert told.splitlines() == ["['again', 'g', 'g/text', 'g/x', 'text', 'x'] [0.0, 1.0, 2.0, 3.0, 4.0]", "['text']"]
 
 
 def test_an_h5py_that_was_imported_before_serves_as_well(path: str, tmp_path: Path) -> None:

@@ -149,6 +149,34 @@ def test_copies_of_links(both: Any) -> None:
     both.same("f['plain/again'] == f['plain/x'], f['full/s'][()], f['plain/out'][()]")
 
 
+def test_links_in_other_files_are_expanded_from_where_they_stand(both: Any) -> None:
+    both.same("""
+        import os; os.mkdir(folder + '/below')
+        b, c = (h5.File(folder + '/below/' + name, 'w') for name in 'bc')
+        b['g/x'], b['y'], c['z'] = [1], [7], [9]
+        b['g/soft'], b['g/out'], b['g/kind'] = h5.SoftLink('/y'), h5.ExternalLink('c', '/z'), np.dtype('f4')
+        b.close(); c.close()
+        f['k/l'] = h5.ExternalLink('below/b', '/g')
+        f.copy('k', 'copied', expand_soft=True, expand_external=True)
+        g = f['copied/l']; sorted(g), g['soft'][:], g['out'][:], g['kind'].dtype
+        [type(g.get(name, getlink=True)).__name__ for name in sorted(g)]
+    """)
+
+
+def test_a_named_type_keeps_its_second_name_in_the_file(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "x.nc", "w") as f:
+        f["b/kind"] = np.dtype("f4")
+        f["a"] = f["b/kind"]
+        f["a"].attrs["unit"] = "K"
+    for mode in ("r", "r+"):
+        with pnc_vol.File(tmp_path / "x.nc", mode) as f:
+            assert [dict(f[name].attrs) for name in ("a", "b/kind")] == [{"unit": "K"}] * 2
+            if mode == "r+":
+                del f["b"]
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert (list(f), f["a"].dtype, f["a"].attrs["unit"]) == (["a"], "f4", "K")
+
+
 def test_orders_of_creation(impl: Any) -> None:
     with impl.open("w", track_order=True) as f:
         for name in "zay":

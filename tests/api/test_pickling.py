@@ -52,6 +52,16 @@ def test_every_kind_of_object_travels(path: Path) -> None:
     assert made["a/b"][0, 0] == 0, "each of them is an opening of its own"
 
 
+def test_a_virtual_dataset_travels(path: Path) -> None:
+    with pnc_vol.File(path, "r+") as f:
+        layout = pnc_vol.VirtualLayout((4,), "f8")
+        layout[:] = pnc_vol.VirtualSource(f["a/b"])[1]
+        f.create_virtual_dataset("v", layout)
+    with pnc_vol.File(path) as f:
+        made = travelled(f["v"])
+        assert (made[:].tolist(), made.is_virtual) == ([4, 5, 6, 7], True)
+
+
 def test_subclasses_stay_what_they_are(path: Path) -> None:
     with pnc_vol.File(path) as f:
         group = travelled(MyGroup(f["a"].id))

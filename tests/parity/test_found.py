@@ -40,6 +40,33 @@ def an_array_as_an_attribute_of_strings(module: Any, file: Any) -> Any:
 
 
 @case
+def complex_numbers_and_compounds_of_two_parts(module: Any, file: Any) -> Any:
+    pairs = np.array([(1, np.inf), (np.nan, 2)], [("r", "f8"), ("i", "f8")])
+    file["p"], file["c"] = pairs, np.array([[1 + 2j, 3], [4j, 5]])[:, 0]
+    file.create_dataset("q", data=pairs, dtype=pairs.dtype)
+    into = np.zeros(2, [("r", "f4"), ("i", "f4")])
+    file["c"].read_direct(into)
+    kinds = ([("r", "f4"), ("i", "f8")], [("i", "i2")])
+    found = [file["p"].dtype, str(file["p"][:]), str(file["q"][:]), into.tolist()]
+    return found + [(file["c"].astype(kind)[:].tolist(), file["c"].astype(kind)[1].dtype) for kind in kinds]
+
+
+@case
+def arrays_are_read_as_arrays_of_another_type(module: Any, file: Any) -> Any:
+    ds = file.create_dataset("a", (2, 2), dtype=("f8", (3,)))
+    ds[...] = np.arange(12.0).reshape(2, 2, 3)
+    view, plain = ds.astype(("i2", (3,))), file.create_dataset("p", data=np.zeros((2, 3)))
+    told = [view.dtype, view.shape, view[:].tolist(), view[0, 1].dtype, view[1, 0].tolist()]
+    return [*told, raised(lambda: ds.astype(("i2", (2,)))[:]), raised(lambda: plain.astype(("f4", (3,)))[:])]
+
+
+@case
+def an_id_flushes_and_refreshes(module: Any, file: Any) -> Any:
+    file["x"] = [1, 2]
+    return file["x"].id.flush(), file["x"].id.refresh(), file["x"][:].tolist()
+
+
+@case
 def strings_as_an_attribute_of_numbers(module: Any, file: Any) -> Any:
     file.attrs.create("n", np.array([b"1", b"25"]), dtype="f4")
     return file.attrs["n"].tolist(), raised(lambda: file.attrs.create("m", np.array([b"x"]), dtype="i4"))
@@ -116,6 +143,43 @@ def a_named_type_in_a_group_that_is_not_there_yet(module: Any, file: Any) -> Any
     file["g/h/x"] = 1
     found = file["g/h/kind"]
     return bool(found), found.name, found.dtype.names, dict(found.attrs), list(file["g/h"]), list(file["g"])
+
+
+@case
+def a_named_type_with_two_names(module: Any, file: Any) -> Any:
+    file["a"], file["c"] = np.dtype([("x", "i4")]), np.dtype("f4")
+    file["a"].attrs["u"] = "m"
+    file["g/b"], file["g/c"] = file["a"], file["c"]
+    file["g/b"].attrs["v"] = 1
+    file.copy("g", "h")
+    told = [dict(file["a"].attrs), file["g/b"].name, file["g/b"] == file["a"], dict(file["h/b"].attrs)]
+    del file["a"]
+    file.move("g", "k")
+    found: list[str] = []
+    file.visit(found.append)
+    told += [found, dict(file["k/b"].attrs), file["k/b"].dtype]
+    file["last"] = file["k/b"]
+    del file["k"]
+    return [*told, dict(file["last"].attrs), file["c"].dtype, sorted(file)]
+
+
+@case
+def something_is_made_through_links_to_other_files(module: Any, file: Any) -> Any:
+    folder = Path(file.filename).parent
+    with module.File(folder / f"other.{module.__name__}", "w") as other:
+        other["g/x"] = 1
+    for name, path in (("e", "/g"), ("root", "/"), ("x", "/g/x"), ("missing", "/nothing")):
+        file[name] = module.ExternalLink(f"other.{module.__name__}", path)
+    file["gone"], file["soft"] = module.ExternalLink("nowhere", "/"), module.SoftLink("/nothing")
+    made = file.create_dataset("e/d", data=[1, 2]), file.create_group("root/new/deep"), file.require_group("e/r")
+    told = [(one.name, Path(one.file.filename).stem) for one in made]
+    file["e/link"], file["e/kind"], file["e/again"] = module.SoftLink("/g/x"), np.dtype("i4"), file["e/d"]
+    told += [sorted(file["e"]), file["e/link"][()], file["e/again"] == file["e/d"], sorted(file["root"])]
+    for path in ("x/a", "missing/a", "gone/a", "soft/a"):
+        told += [raised(lambda path=path, make=make: make(path)) for make in (file.create_group, file.create_dataset)]
+        told += [raised(lambda path=path: file.__setitem__(path, module.SoftLink("/g")))]
+    told += [raised(lambda name=name: file.create_dataset(name, data=1)) for name in ("missing", "gone", "soft")]
+    return told
 
 
 # ---------------------------------------------------------------------------------------------- selections

@@ -137,6 +137,30 @@ def reads_hdf5(folder: str) -> None:
     print(h5py.File("in.h5")["g/x"].file, h5py.File.__module__)
 
 
+def copies_from_hdf5(folder: str) -> None:
+    """`copy` is called on what h5py has opened."""
+    os.chdir(folder)
+    import pnc_vol
+
+    undo = pnc_vol.patch()
+    import h5py
+
+    with h5py.File("in.h5") as source, h5py.File("out.nc", "w") as f:
+        source.copy("g/x", f)
+        source.copy(source["g/x"], f, "again", without_attrs=True)
+        source["g"].copy("text", f)
+        source.copy("g", f, without_attrs=True)
+        found: list[str] = []
+        f.visit(found.append)
+        print(found, f["g/x"][:].tolist())
+    undo.undo()
+    import h5py
+
+    with h5py.File("in.h5") as source, h5py.File("out.h5", "w") as f:
+        source["g"].copy("text", f)
+        print(list(f))
+
+
 def with_the_real_one(folder: str) -> None:
     """h5py was imported before."""
     os.chdir(folder)
