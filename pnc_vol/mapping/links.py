@@ -92,10 +92,10 @@ def remove(node: GroupNode | DatasetNode) -> None:
             continue
         if id(kept) not in inside:
             continue
-        order = group.order and {**group.order}
+        order = None if group.order is None else dict(group.order)
         del group.links[name]
         tree.move(kept, group, name)
-        # the name is no new one: it stays where it is listed
+        # the name is as old as it was
         group.order = order
         if kept is node:
             return

@@ -108,6 +108,15 @@ def groups_list_members_in_the_order_of_creation(module: Any, file: Any) -> Any:
     return [(list(group), list(reversed(group))) for group in file.values()], found
 
 
+@case
+def the_last_name_of_an_object_stays_where_it_is_listed(module: Any, file: Any) -> Any:
+    group = file.create_group("g", track_order=True)
+    group["h/x"], file["kind"] = 1, np.dtype("i4")
+    group["z"], group["y"], group["a"] = group["h/x"], file["kind"], 2
+    del group["h"], file["kind"]
+    return list(group), group["z"][()], group["y"].dtype
+
+
 # ------------------------------------------------------------------------------------------------- paths
 
 
