@@ -24,7 +24,7 @@ from pnc_vol.errors import DefinitionError, OperationError
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_once
 
-__all__ = ["Storage", "check_storage", "chunks_of", "filters_of", "given_options", "iter_chunks", "warn_of_storage"]
+__all__ = ["Storage", "check_storage", "chunks_of", "filters_of", "given_options", "warn_of_storage"]
 
 Shape = tuple[int, ...]
 
@@ -284,31 +284,6 @@ def filters_of(node: DatasetNode) -> dict[str, int]:
     return {("deflate" if name == "gzip" else str(name)): FILTER_IDS.get(name, name) for name in names}
 
 
-def iter_chunks(shape: Shape, chunks: Shape | None, sel: Any = None) -> Iterator[tuple[slice, ...]]:
-    """Return the pieces of a selection that lie in one chunk each, as tuples of slices.
-
-    Raises
-    ------
-    TypeError
-        The dataset has no chunks.
-    ValueError
-        The selection has another rank, or is not within the dataset.
-    """
-    if not chunks:
-        raise TypeError("Chunked dataset required")
-    wanted = [slice(None)] * len(shape) if sel is None else [sel] if isinstance(sel, (slice, int)) else list(sel)
-    if len(wanted) != len(shape):
-        raise DefinitionError("Invalid selection - selection region must have same rank as dataset")
-    axes = []
-    for part, dim, chunk in zip(wanted, shape, chunks, strict=True):
-        start, stop = (part, part + 1) if isinstance(part, int) else (part.start or 0, part.stop or dim)
-        if not 0 <= start < stop <= dim:
-            raise DefinitionError("Invalid selection - selection region must be within dataset space")
-        first = range(start - start % chunk, stop, chunk)
-        axes.append([slice(max(start, at), min(stop, at + chunk), 1) for at in first])
-    return itertools.product(*axes)
-
-
 class Storage:
     """The part of `Dataset` that shows chunks, filters and other storage that was asked for; CDF has none of it."""
 
@@ -406,4 +381,17 @@ class Storage:
         ...     list(x.iter_chunks())
         [(slice(0, 4, 1),)]
         """
-        return iter_chunks(self._node.shape or (), self.chunks, sel)
+        shape, chunks = self._node.shape or (), self.chunks
+        if not chunks:
+            raise TypeError("Chunked dataset required")
+        wanted = [slice(None)] * len(shape) if sel is None else [sel] if isinstance(sel, (slice, int)) else list(sel)
+        if len(wanted) != len(shape):
+            raise DefinitionError("Invalid selection - selection region must have same rank as dataset")
+        axes = []
+        for part, dim, chunk in zip(wanted, shape, chunks, strict=True):
+            start, stop = (part, part + 1) if isinstance(part, int) else (part.start or 0, part.stop or dim)
+            if not 0 <= start < stop <= dim:
+                raise DefinitionError("Invalid selection - selection region must be within dataset space")
+            first = range(start - start % chunk, stop, chunk)
+            axes.append([slice(max(start, at), min(stop, at + chunk), 1) for at in first])
+        return itertools.product(*axes)

@@ -289,8 +289,7 @@ CONSTANTS: dict[str, dict[str, int]] = {
         "SEL_HYPERSLABS": 2, "SEL_ALL": 3,
     },
     "h5t": {
-        "NO_CLASS": -1, "INTEGER": 0, "FLOAT": 1, "TIME": 2, "STRING": 3, "BITFIELD": 4, "OPAQUE": 5, "COMPOUND": 6,
-        "REFERENCE": 7, "ENUM": 8, "VLEN": 9, "ARRAY": 10, "COMPLEX": 11, "SGN_NONE": 0, "SGN_2": 1, "ORDER_LE": 0,
+        **storage_info.CLASSES, "COMPLEX": 11, "SGN_NONE": 0, "SGN_2": 1, "ORDER_LE": 0,
         "ORDER_BE": 1, "ORDER_VAX": 2, "ORDER_NONE": 4, "DIR_DEFAULT": 0, "DIR_ASCEND": 1, "DIR_DESCEND": 2,
         "STR_NULLTERM": 0, "STR_NULLPAD": 1, "STR_SPACEPAD": 2, "NORM_IMPLIED": 0, "NORM_MSBSET": 1, "NORM_NONE": 2,
         "CSET_ASCII": 0, "PAD_ZERO": 0, "PAD_ONE": 1, "PAD_BACKGROUND": 2, "ORDER_NATIVE": 0, "BKG_NO": 0,
