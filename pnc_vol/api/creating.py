@@ -160,7 +160,6 @@ class Creating(HLObject, MutableMappingHDF5):
     def _got(self, name: Any) -> Any:
         return self[name]
 
-    @also_outside
     def create_dataset(
         self,
         name: str | bytes | None,
@@ -236,6 +235,14 @@ class Creating(HLObject, MutableMappingHDF5):
                     made = dataset_of(oid.handle, node)
                     # asked here, because a call would be a tenth of all that this takes
                     return self._named(made, name) if oid.reached or session.defs.tree.links else made
+        return self._create_dataset(name, shape, dtype, data, kwds)
+
+    @also_outside
+    def _create_dataset(self, name: Any, shape: Any, dtype: Any, data: Any, kwds: dict[str, Any]) -> Dataset:
+        """Make any dataset: in another file, with any options."""
+        session = self._check()
+        with session.lock:
+            session.check_open()
             if "external" in kwds:
                 return self._external(name, shape, dtype, data, **kwds)
             if kwds and not kwds.keys().isdisjoint(dataset_plan.OURS):

@@ -183,7 +183,6 @@ class Group(Creating, Visiting):
             node = paths.find(self._node, name)
             return linking.follow(self._id, node, *how) if isinstance(node, paths.Outside) else self._wrap(node, name)
 
-    @also_outside
     def __setitem__(self, name: Any, obj: Any) -> None:
         """Make a dataset of the value; a link, if it is an object of this file or a link; a named type, if it is a
         dtype.
@@ -201,6 +200,14 @@ class Group(Creating, Visiting):
             # first what is asked for most; links are asked for by classes that other classes can be registered with
             if self._made_plainly(session, name, None, None, obj) is not None:
                 return
+        self._set_item(name, obj)
+
+    @also_outside
+    def _set_item(self, name: Any, obj: Any) -> None:
+        """Do as `__setitem__` does, in another file, too; with any object."""
+        session = self._check()
+        with session.lock:
+            session.check_open()
             if type(obj).__module__.startswith("h5py."):
                 obj = hdf5_files.given(obj)
             if HLObject in type(obj).__mro__ or isinstance(obj, (SoftLink, ExternalLink, np.dtype)):

@@ -122,7 +122,7 @@ def header_size(header: Header) -> int:
     >>> header_size(Header(5))
     48
     """
-    return int(_encoded(header).at[-1])
+    return int((header.facts.encoded or _encoded(header)).at[-1])
 
 
 def unplaced(header: Header) -> bytes:
@@ -198,7 +198,7 @@ def encode_after(before: Header, encoded: bytes, new: Header) -> bytes:
     if encoded and before.facts.encoded is None and _definitions_of(before) == _definitions_of(new):
         made = with_count(encoded, numrecs_bytes(new))
     else:
-        made = _encoded(new).bytes_of(new)
+        made = (new.facts.encoded or _encoded(new)).bytes_of(new)
     return encoded if made == encoded else made
 
 

@@ -5,7 +5,7 @@ seconds.
 
     planned(nodes, extents_of)      rounds, messages and bytes of every rank, bytes that come to every window
 
-What a rank sends and where follows from the code that plans a real write: `Domains`, `rounds_of_cells`, `bytes_of`,
+What a rank sends and where follows from the code that plans a real write: `Domains`, `rounds_of_cells`, `sizes_of`,
 `aggregators`, `Team`. How many calls a write consists of is stated here a second time (`_Ledger`); a test compares the
 sums with the counters of ranks that really write (`Comm.traffic`). One rank's extents are in memory at a time, so that
 the plan of 21,600 ranks with 180,000 extents each needs one machine.
@@ -22,7 +22,7 @@ import numpy as np
 from pnc_vol.exchange.domains import Cut, Domains, rounds_of_cells
 from pnc_vol.exchange.holes import Granules, worth_finding
 from pnc_vol.exchange.node_parcels import allowed_here, excess_of
-from pnc_vol.exchange.parcels import LARGEST, bytes_of, parcels_of
+from pnc_vol.exchange.parcels import LARGEST, parcels_of, sizes_of
 from pnc_vol.exchange.team import Team
 from pnc_vol.exchange.two_phase import TwoPhase
 from pnc_vol.extents.model import Extents, Int64
@@ -316,7 +316,7 @@ class _Nodes:
             domain = cut.cells // domains.windows
             afar = np.isin(domain, here, invert=True)
             turn, domain = self.turn[cut.cells[afar]], domain[afar]
-            sizes[turn, domain] += bytes_of(*cut.every_piece())[afar]
+            sizes[turn, domain] += sizes_of(*cut.every_piece())[afar, 0]
             self.parcels_into[domain, turn] += 1
             self.parcels[rank] = len(domain)
             cuts.append(cut)
