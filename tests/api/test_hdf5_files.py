@@ -79,17 +79,6 @@ def test_links_and_datasets_that_h5py_made_are_assigned(path: str, tmp_path: Pat
     assert others == ["[0.0, 1.0, 2.0, 3.0, 4.0] Empty(dtype=dtype('float32'))"], done.stderr
 
 
-def test_one_under_an_address_is_read_there(path: str) -> None:
-    memory = pytest.importorskip("fsspec").filesystem("memory")
-    memory.pipe("/in.h5", Path(path).read_bytes())
-    with pnc_vol.File("memory://in.h5", hdf5="pass") as f:
-        assert type(f) is h5py.File
-        assert f["g/x"][2] == 2
-    with pytest.raises(NotCDFError, match="HDF5"):
-        pnc_vol.File("memory://in.h5")
-    memory.rm("/in.h5")
-
-
 def test_writing_one_and_a_subclass_stay_errors(path: str) -> None:
     class Mine(pnc_vol.File):
         pass

@@ -302,3 +302,15 @@ def test_a_file_that_was_cut_short_says_what_is_missing(server: Server, url: str
         with pnc_vol.File(f"{server.url}/short.nc") as f:
             assert not f["x"][19].any()
     assert "missing at the end" in str(told[0].message)
+
+
+def test_an_hdf5_file_under_an_address_is_read_there(server: Server, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "in.h5", "w") as f:
+        f["g/x"] = np.arange(5.0)
+    address = f"{server.url}/in.h5"
+    with pnc_vol.File(address, hdf5="pass") as f:
+        assert type(f) is h5py.File
+        assert f["g/x"][2] == 2
+    with pytest.raises(NotCDFError, match="HDF5"):
+        pnc_vol.File(address)
