@@ -61,7 +61,8 @@ def also_outside(method: F) -> F:
         try:
             return method(group, name, *args, **keywords)
         except paths.LeadsOutside as link:
-            problem = link
+            # without its traceback, whose frames would keep the other file open
+            problem = link.with_traceback(None)
         try:
             there = linking.follow(group.id, problem.outside)
         except NotFoundError as missing:
