@@ -18,6 +18,8 @@ import re
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -160,22 +162,20 @@ class Measured:
                         self.runs.setdefault(name, {}).setdefault(result["work"], []).append(result)
 
 
-def seconds(result: dict[str, Any], peer: str, *, first: bool = False) -> float | None:
-    """The median, or that of the first round."""
+Of = Callable[[list[float]], float]
+"""What counts of the seconds of some rounds."""
+
+
+def seconds(result: dict[str, Any], peer: str, of: Of = statistics.median) -> float | None:
+    """The median, or what else is asked for."""
     found = result["seconds"].get(peer)
-    return (found[0] if first else statistics.median(found)) if found else None
+    return of(found) if found else None
 
 
-def ratios(results: list[dict[str, Any]], peer: str, *, first: bool = False) -> list[float]:
+def ratios(results: list[dict[str, Any]], peer: str, of: Of = statistics.median) -> list[float]:
     """In each state the peer's seconds over pnc_vol's."""
-    pairs = [(seconds(r, peer, first=first), seconds(r, US, first=first)) for r in results]
+    pairs = [(seconds(r, peer, of), seconds(r, US, of)) for r in results]
     return [theirs / ours for theirs, ours in pairs if theirs is not None and ours]
-
-
-def best_ratios(results: list[dict[str, Any]], peer: str) -> list[float]:
-    """The same of the best round of each."""
-    pairs = [(r["seconds"].get(peer), r["seconds"].get(US)) for r in results]
-    return [min(theirs) / min(ours) for theirs, ours in pairs if theirs and ours]
 
 
 def table(works: dict[str, list[dict[str, Any]]]) -> list[str]:
@@ -188,7 +188,7 @@ def table(works: dict[str, list[dict[str, Any]]]) -> list[str]:
         cells = [" / ".join(f"{statistics.median(s):.3g} ({min(s):.3g})" for s in ours) or "-"]
         for peer in peers:
             found = ratios(results, peer)
-            pairs = zip(map(_ratio, found), map(_ratio, best_ratios(results, peer)), strict=True)
+            pairs = zip(map(_ratio, found), map(_ratio, ratios(results, peer, min)), strict=True)
             text = " / ".join(f"{median} ({best})" for median, best in pairs) or "-"
             cells.append(f"**{text}**" if found and found[0] < 1 and peer not in NO_PEERS else text)
         lines.append(f"| {work} | {' | '.join(cells)} |")
@@ -226,7 +226,9 @@ def goals(measured: Measured) -> list[str]:
         for work, results in measured.runs.get(goal.run, {}).items():
             if goal.work not in work:
                 continue
-            found = [1 / ratio for ratio in ratios(results, goal.peer, first=goal.first)]
+            found = [
+                1 / ratio for ratio in ratios(results, goal.peer, itemgetter(0) if goal.first else statistics.median)
+            ]
             if goal.peer == US:  # a log beside the queue in memory
                 found = ratios(results, "log on tmpfs")
             if found:

@@ -34,6 +34,7 @@ from pnc_vol.file.driver_stack import context_of, open_driver, stack_of
 from pnc_vol.file.reads.completing import complete_posted
 from pnc_vol.file.session import Session
 from pnc_vol.format.decode import decode
+from pnc_vol.format.encode import only_numrecs_differs
 from pnc_vol.layout.registry import CANONICAL
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.mapping.unflatten import from_header
@@ -201,9 +202,7 @@ def go_on(session: Session) -> str:
 def _begins_alike(session: Session, fd: int) -> bool:
     """Return whether the header is the one that was read, but for the number of records, which writers may have
     raised."""
-    known, behind = session.disk.header_bytes, 12 if session.defs.version == 5 else 8
-    now = _first_bytes(session, fd)
-    return len(now) == len(known) and now[:4] == known[:4] and now[behind:] == known[behind:]
+    return only_numrecs_differs(session.disk.header_bytes, _first_bytes(session, fd))
 
 
 def _first_bytes(session: Session, fd: int) -> bytes:
