@@ -23,7 +23,7 @@ from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent
 from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.layout.base import SHIFT, Place
 
-__all__ = ["BlobPlace", "MapLookup"]
+__all__ = ["BlobPlace", "MapLookup", "PlaceByMap"]
 
 _MOST_KNOWN = 64
 """Lists of runs that are remembered."""
@@ -132,7 +132,27 @@ def _repeated(column: Int64, once: Int64) -> bool:
     return column is once or bool((column.reshape(-1, once.size) == once).all())
 
 
-class BlobPlace:
+class PlaceByMap:
+    """What the places of all variables that have a map share, in blobs of either kind; see `BlobPlace`."""
+
+    __slots__ = ("inner", "itemsize", "lookup", "supplement")
+
+    def __init__(self, lookup: MapLookup, itemsize: int, *, record: bool, supplement: Place | None) -> None:
+        self.lookup, self.itemsize, self.supplement = lookup, itemsize, supplement
+        self.inner = lookup.nelems if record else 0
+
+    @property
+    def orders(self) -> dict[Any, Any]:
+        """What is kept of the map by those that read its variables."""
+        return self.lookup.orders
+
+    @property
+    def elements(self) -> int:
+        """Elements of a record, or of all."""
+        return self.lookup.nelems
+
+
+class BlobPlace(PlaceByMap):
     """Where the elements of one partitioned variable lie: an `ElementMap`.
 
     Parameters
@@ -154,7 +174,7 @@ class BlobPlace:
     [204, 100]
     """
 
-    __slots__ = ("_base", "_begins", "_steps", "inner", "itemsize", "lookup", "supplement")
+    __slots__ = ("_base", "_begins", "_steps")
 
     def __init__(
         self,
@@ -166,8 +186,7 @@ class BlobPlace:
         record_sizes: Int64,
         supplement: Place | None = None,
     ) -> None:
-        self.lookup, self.itemsize, self.supplement = lookup, itemsize, supplement
-        self.inner = lookup.nelems if record else 0
+        super().__init__(lookup, itemsize, record=record, supplement=supplement)
         self._begins, self._steps = begins, record_sizes
         self._base: Int64 | None = None
 
@@ -183,16 +202,6 @@ class BlobPlace:
             steps[:n], steps[n] = self._steps, last.record_size
             self._base, self._steps = base, steps
         return self._base, self._steps
-
-    @property
-    def orders(self) -> dict[Any, Any]:
-        """What is kept of the map by those that read its variables."""
-        return self.lookup.orders
-
-    @property
-    def elements(self) -> int:
-        """Elements of a record, or of all."""
-        return self.lookup.nelems
 
     def heads(self, elements: Int64) -> Pieces:
         """Return where elements of a record are, for `addresses` of any variable of the map."""

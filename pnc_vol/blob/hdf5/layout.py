@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from pnc_vol.blob.hdf5.subfile import Hdf5Subfile
 from pnc_vol.blob.index import ElementIndex, index_of
 from pnc_vol.blob.layout import BlobFiles, BlobLayout
 from pnc_vol.blob.maps import SubfileMap
-from pnc_vol.blob.places import MapLookup
+from pnc_vol.blob.places import MapLookup, PlaceByMap
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent, spread
@@ -55,7 +55,7 @@ def blob_starts(parts: Sequence[BlobParts], k: int) -> Int64:
     return np.concatenate([none, *(before(one.counts[k]) + (s << SHIFT) for s, one in enumerate(parts))])
 
 
-class Hdf5BlobPlace:
+class Hdf5BlobPlace(PlaceByMap):
     """Where the elements of one partitioned variable lie: an `ElementMap`.
 
     Parameters
@@ -80,7 +80,7 @@ class Hdf5BlobPlace:
     ([100, 140, 516], [16, 8, 16], [0, 16, 24])
     """
 
-    __slots__ = ("_addresses", "_base", "_starts", "_steps", "inner", "itemsize", "lookup", "supplement")
+    __slots__ = ("_addresses", "_base", "_starts", "_steps")
 
     def __init__(
         self,
@@ -92,8 +92,7 @@ class Hdf5BlobPlace:
         addresses: Addresses,
         supplement: Place | None = None,
     ) -> None:
-        self.lookup, self.itemsize, self.supplement = lookup, itemsize, supplement
-        self.inner = lookup.nelems if record else 0
+        super().__init__(lookup, itemsize, record=record, supplement=supplement)
         self._starts = starts
         self._addresses = addresses
         self._base: Int64 | None = None
@@ -108,16 +107,6 @@ class Hdf5BlobPlace:
             self._steps = np.append(steps, last.record_size)
             self._base = np.append(base, last.begin)
         return self._base
-
-    @property
-    def orders(self) -> dict[Any, Any]:
-        """See `BlobPlace.orders`."""
-        return self.lookup.orders
-
-    @property
-    def elements(self) -> int:
-        """Elements of a record, or of all."""
-        return self.lookup.nelems
 
     def heads(self, elements: Int64) -> tuple[Int64, Int64]:
         """See `BlobPlace.heads`: the blob of each element, and elements before it in that blob's part."""
