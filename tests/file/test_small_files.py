@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 from counted_work import calls_of
@@ -64,6 +65,7 @@ def test_the_life_of_a_small_file_takes_few_calls(tmp_path: Path) -> None:
     # what is found once in a process
     life()
     (tmp_path / "x.nc").unlink()
-    # without what the collector calls of what other tests left
+    # files that other tests left open are closed then: beside an open file an opening takes more calls
+    gc.collect()
     count = calls_of(life)
     assert count <= 1080, count

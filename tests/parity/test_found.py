@@ -25,7 +25,9 @@ def raised(call: Callable[[], Any]) -> BaseException:
     try:
         call()
     except Exception as error:
-        return error
+        # without tracebacks: their frames would keep open what they name, files too, until Python's collector runs
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)
     raise AssertionError("nothing was raised")
 
 
