@@ -301,10 +301,10 @@ class SubfileSet(BlobSet[BlobFiles]):
         error: BaseException | None = None
         works = []
         for member in self.members:
-            location, disk = member.session.disk.location, member.session.disk
+            location = member.session.disk.location
             with reported_to_all(self.comm):
                 # Below a cache the bytes are not in the file yet; and a power failure leaves the old set or the new.
-                sync_before(member.session.comm, disk, member.session.counts, "flush sync", replaces=True)
+                sync_before(member.session, "flush sync", replaces=True)
             if member.root and location is not None:
                 works.append((member.number, location.work))
                 error = location.refusal() if location.unsynced is not None else error

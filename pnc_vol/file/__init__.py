@@ -21,8 +21,7 @@
 `reads/`                reading, with this rank's own posts laid over
 `resizing`              datasets that get another shape
 ----------------------  ----------------------------------------------------------------------------
-`flushing`              the steps of a flush
-`flush_data`            the data of a flush: what drivers hold back, what is posted; writing out when the queue is full
+`flushing`              the order of events of a flush, and what each is for a file and for a set of subfiles
 `epochs`                what ranks know of bytes that drivers hold back, and when headers follow to the file
 `held_ranges`           which bytes ranks may still hold from earlier epochs
 `relocation`            a new layout that moves data, in a copy of the file

@@ -2,6 +2,9 @@
 
 Knows: the session's parts. Does not know: users' objects.
 
+A flush goes to one *target*: a file (`_File`), or a set of subfiles (`_Set`). A set's `write` is a flush of each of its
+subfiles, which are files; so there is one order of events, in `flush`, and a target says what each event is.
+
 Rules
 -----
 1. Every step that can fail ends with an exchange, so that an error on one rank is the same error on every rank. All of
@@ -17,10 +20,11 @@ Rules
 6. Where drivers hold bytes back, data and header follow to the file later (`epochs`), unless they are to be *carried*:
    the flush is durable, or the last one, or asked to; or the new header does not just add to the one in the file. Such
    a flush begins with all that is held in the file, because what it overwrites may be known there.
+   Where older data of other ranks overlap new data, it begins with the older ones.
 
 States
 ------
-Of the file, from one flush to the next. A kill, or an error, at any moment leaves what the last column says.
+Of a target, from one flush to the next. A kill, or an error, at any moment leaves what the last column says.
 
 =========  ====================================  =========  ==========================================================
 state      event                                 next       what is on disk
@@ -40,6 +44,19 @@ described  lost records filled, the tail cut     flushed    the new header
 any        an error before the header            posted     as in that state; what was posted is written by a later
                                                             flush, or by the close
 =========  ====================================  =========  ==========================================================
+
+Of a set, each subfile goes through these states by a flush of its own. All of them are placed before the data are
+written; subfile 0, whose header says what the set has, is described when all others are. So a set is:
+
+=========  ====================================  =========  ==========================================================
+state      event                                 next       what is on disk
+=========  ====================================  =========  ==========================================================
+agreed     the layout of the set is in force     placed     the last flush
+placed     all subfiles are placed               placed     old headers; in a copy of a subfile, its old file, too
+placed     maps and data are written             written    the same; maps say where the new data are, no header does
+written    subfiles but the first are described  written    new headers that subfile 0 says nothing of yet
+written    subfile 0 is described                described  the new set
+=========  ====================================  =========  ==========================================================
 """
 
 from __future__ import annotations
@@ -49,12 +66,12 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.errors import RequestFailure, SyncError
 from pnc_vol.file.epochs import fall_back
 from pnc_vol.file.filling import LeftToPosts, fill, fill_failed
-from pnc_vol.file.flush_data import before_data, check_failures, write_data
 from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, write_header
 from pnc_vol.file.relocation import Copy, complete_copy, copied, replaces_live
 from pnc_vol.file.report import FlushReport, watchers
@@ -70,6 +87,7 @@ from pnc_vol.queue.batches import Batch
 from pnc_vol.warn import DEBUG, FLUSH, tell
 
 if TYPE_CHECKING:
+    from pnc_vol.drivers import staged
     from pnc_vol.file import held_ranges
     from pnc_vol.file.reads import completing
     from pnc_vol.flush import differences
@@ -78,28 +96,18 @@ else:
     # for posted reads, for several ranks, for what fails
     completing, differences = late("pnc_vol.file.reads.completing"), late("pnc_vol.flush.differences")
     failing = late("pnc_vol.flush.failures")
-    # for drivers that hold bytes back
-    held_ranges = late("pnc_vol.file.held_ranges")
+    # for drivers that hold bytes back, for who asks how far a flush is
+    held_ranges, staged = late("pnc_vol.file.held_ranges"), late("pnc_vol.drivers.staged")
 
 __all__ = ["flush"]
 
 
 _ALONE = nullcontext()
+_NONE = Executed()
+"""Of a flush that writes no data."""
 
 
-class _Phases:
-    """The seconds of each phase of a flush."""
-
-    def __init__(self, counts: dict[str, float]) -> None:
-        self.counts, self.clock = counts, time.perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def end(self, phase: str) -> None:
-        """A phase ends here, and the next one begins."""
-        now = time.perf_counter()
-        spent = self.seconds[phase] = now - self.clock
-        self.counts[f"seconds_{phase}"] += spent
-        self.clock = now
+_PHASES = "agree", "layout", "fill", "data", "header"
 
 
 def flush(
@@ -125,8 +133,8 @@ def flush(
     Exception
         Definitions differ, a rank failed before the flush, the header or the layout could not be written.
     """
-    phases = _Phases(session.counts)
-    comm, defs, disk, epochs = session.comm, session.defs, session.disk, session.epochs
+    began = time.perf_counter()
+    disk, epochs, files = session.disk, session.epochs, session.file_set
     unsafe = disk.sync_error is not None and session.always_durable
     if closing and unsafe:
         # The last chance: what was posted goes to the file, and the close says that it may not be on the disk.
@@ -137,115 +145,36 @@ def flush(
     operation = ("close" if closing else what) + (" durable" if durable else "")
     batches, flat, agreed = _agreed(session, operation, writes=write is not None)
     session.counts["flushes"] += 1
-    phases.end("agree")
-    settled = epochs.settled and (session.file_set is None or session.file_set.settled)
+    agreed_at = time.perf_counter()
+    settled = epochs.settled and (files is None or files.settled)
     if not durable and (settled or not carried) and _nothing_to_do(session, flat, agreed):
-        _end_unwritten(session, unsafe=unsafe, closing=closing)
+        _take_time(session, began, agreed_at)
+        _end(session, wrote=False)
+        # what a flush that was interrupted at its end has not done
+        if session.posted.writes:
+            session.posted.note_written(Executed())
+        _tell_logs(session, unsafe=unsafe, closing=closing)
         return
-    flat = _accept(session, flat, agreed)
-    target = defs.next_layout(flat, disk, closing=closing)
-    if session.file_set is not None:
-        _flush_set(session, target, batches, agreed, phases, durable=durable, carried=carried, closing=closing)
-        return
-    if epochs.holding:
-        carried = before_data(session, target, agreed) or carried
-    # What ranks posted, only they know; and data that somebody else writes may leave anything open.
-    later, unfilled = _use_layout(session, target, agreed, phases, batches if comm.size == 1 and write is None else ())
-    phases.end("fill")
-    done, failures, lowest, trouble = write_data(session, [batches], agreed, carried=carried, write=write)
-    phases.end("data")
-    if failures:
-        check_failures(session, target, failures, carried=carried, closing=closing)
-        fill_failed(defs.tree, target, disk.driver, unfilled, done.left)
-    header = target.header if lowest is None else _counting(session, target.header, lowest)
-    gone = disk.uids is not target.uids and replaces_live(disk, target.uids)
-    before, takes_away = disk.header, gone or bool(later) or header.numrecs < disk.header.numrecs
-    try:
-        # what fails is known to all ranks where requests failed as well
-        with comm.errors_shared() if failures else _ALONE:
-            held = _order(session, trouble, carried=carried)
-            write_header(
-                comm, defs, disk, header, session.counts, epochs, durable=durable, held=held, takes_away=takes_away
-            )
-    except BaseException as reason:
-        if disk.header is before:
-            # else the header was written before an interruption came: what holds it back must not forget it
-            disk.driver.unorder()
-        if failures and isinstance(reason, Exception):
-            # what failed first, and stays pending, says more than the header that met the same full disk
-            raise comm.on_all(failing.flush_error(failures, disk.path, closing=closing)) from reason
-        raise
-    if later:
-        order_writes(comm, disk.driver)
-        fill(comm, defs.tree, target, target, disk.driver, later, only_lost=True)
-        later.clear()
-    _end(session, wrote=held and bool(agreed.batches or agreed.drained))
-    if not unsafe:
-        session.posted.queue.after_flush()
-    if closing:
-        _agree_on_logs(session)
-    _cut(session, agreed, failed=bool(failures), held=held)
-    _report(session, phases, done, failures, closing=closing)
+    if session.comm.size > 1 or agreed.widened or agreed.drained:
+        flat = _accept(session, flat, agreed)
+    asked = _Asked(durable, carried, closing, write)
+    layout = session.defs.next_layout(flat, disk, closing=closing)
+    target = (_File if files is None else _Set)(session, layout, batches, agreed, asked)
+    target.place()
+    placed_at = time.perf_counter()
+    target.fill()
+    filled_at = time.perf_counter()
+    target.write()
+    written_at = time.perf_counter()
+    target.describe()
+    _tell_logs(session, unsafe=unsafe, closing=closing)
+    target.cut()
+    described_at = time.perf_counter()
+    seconds = _take_time(session, began, agreed_at, placed_at, filled_at, written_at, described_at)
+    _report(session, seconds, target.done, target.failures, closing=closing)
 
 
-def _flush_set(
-    session: Session,
-    target: Layout,
-    batches: list[Batch],
-    agreed: Agreement,
-    phases: _Phases,
-    *,
-    durable: bool,
-    carried: bool,
-    closing: bool,
-) -> None:
-    """Do what follows the agreement of a flush where data and headers are in a set of files (collective)."""
-    comm, disk = session.comm, session.disk
-    file_set = session.file_set
-    assert file_set is not None
-    lost = agree_lost_records(comm, target.uids, disk.layout.lost_records) if agreed.lost else {}
-    disk.use_layout(target)
-    target.lost_records = lost
-    session.defs.note_agreed()
-    done, lowest = Executed(), None
-    failures: list[RequestFailure] = []
-
-    def write(turns: Sequence[list[Batch]] = (), *, pieces: int) -> Written:
-        nonlocal done, failures, lowest
-        weighed = agreed._replace(runs=pieces, apart=file_set.holds_back)
-        done, failures, lowest, _ = write_data(session, turns or [batches], weighed, carried=False)
-        if failures:
-            check_failures(session, target, failures, carried=False, closing=closing)
-        return done, failures, lowest
-
-    encoded = b""
-    if disk.before_header:
-        # A log, and one that is replayed, recognizes by the header which definitions the set has.
-        encoded = encode(target.header, check=False)
-        for tell in disk.before_header:
-            tell(encoded)
-    try:
-        file_set.flush(session, batches, agreed, write, durable=durable, carried=carried, closing=closing)
-    except SyncError as reason:
-        disk.note_sync_error(reason)
-        raise
-    phases.end("data")
-    if lowest is None:
-        header = target.header
-    else:
-        header = _counting(session, target.header, lowest)
-        encoded = encode(header, check=False) if encoded else b""
-    disk.begins_with(header, encoded)
-    session.defs.flushed(header)
-    session.posted.queue.after_flush()
-    if closing:
-        _agree_on_logs(session)
-    _report(session, phases, done, failures, closing=closing)
-
-
-def _counting(session: Session, header: Header, lowest: int) -> Header:
-    """Return a header that counts no record from `lowest` on, which a failed request should have written."""
-    return session.defs.with_records(header, min(header.numrecs, max(session.defs.tree.records, lowest)))
+# ------------------------------------------------------------------------------------------------- before a target
 
 
 def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Batch], Flat, Agreement]:
@@ -261,7 +190,7 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
         # Some may be of datasets that were deleted since.
         completing.complete_posted(session)
     reads = completing.weight_of_reads(session) if session.posted.reads else NO_READS
-    if changed:
+    if changed and batches:
         batches = session.posted.without_deleted(batches, defs.tree.datasets)
     flat = defs.flatten(layout, common=comm.size > 1)
     agreement = Agreement(
@@ -334,72 +263,348 @@ def _accept(session: Session, flat: Flat, agreed: Agreement) -> Flat:
     return flat
 
 
-def _use_layout(
-    session: Session, target: Layout, agreed: Agreement, phases: _Phases, batches: Sequence[Batch]
-) -> tuple[LostRecords, LeftToPosts]:
-    """Bring the next layout into force: move data, fill what nobody wrote and `batches` do not write (collective).
+# ------------------------------------------------------------------------------------------------------- targets
+
+
+class _Asked(NamedTuple):
+    """What a flush was asked for; see `flush`."""
+
+    durable: bool
+    carried: bool
+    closing: bool
+    write: WriteData | None
+
+
+class _Target:
+    """What a flush brings data and a header to. Its public methods are the events, in the order of `flush` (all
+    collective).
+
+    layout : Layout, the next one; in force from `fill` on.
+    batches : list of Batch, what this rank has posted.
+    agreed, asked : what is true of all ranks, and what they were asked for.
+    done : Executed, what was written on this rank.
+    failures : list of RequestFailure, of all ranks.
+    lowest : int or None, the first record that a failed request should have written.
+    trouble : str, why a driver of some rank can hold nothing back any more, or "".
+    """
+
+    def __init__(
+        self, session: Session, layout: Layout, batches: list[Batch], agreed: Agreement, asked: _Asked
+    ) -> None:
+        self.session, self.layout, self.batches, self.agreed, self.asked = session, layout, batches, agreed, asked
+        self.done, self.trouble = _NONE, ""
+        self.failures: list[RequestFailure] = []
+        self.lowest: int | None = None
+
+    def place(self) -> None:
+        """Find out what is to be moved, and move it."""
+
+    def fill(self) -> None:
+        """Fill what nobody wrote and nobody is about to write, and bring the layout into force."""
+
+    def write(self) -> None:
+        """Write the data.
+
+        Raises
+        ------
+        FlushError
+            What failed keeps the new header out of the file.
+        """
+
+    def describe(self) -> None:
+        """Write the header."""
+
+    def cut(self) -> None:
+        """Cut off what is behind the data."""
+
+    def lost_records(self) -> LostRecords:
+        """Return what all ranks know of datasets that lost records, as some rank said."""
+        return agree_lost_records(self.session.comm, self.layout.uids, self.session.disk.layout.lost_records)
+
+    def header(self, lowest: int) -> Header:
+        """Return the new header, which counts no record from `lowest` on."""
+        header, defs = self.layout.header, self.session.defs
+        return defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
+
+    def write_data(self, turns: Sequence[list[Batch]], agreed: Agreement) -> None:
+        """Write what is posted, or let `asked.write` do so.
+
+        turns : as many lists on all ranks, at least one, written one after another.
+        """
+        session, write = self.session, self.asked.write
+        comm, driver, posted = session.comm, session.disk.driver, session.posted
+        holding = session.epochs.holding
+        if write is None and comm.size == 1 and not (holding or posted.writes or any(turns)):
+            # Definitions alone: nobody waits for anything here.
+            return
+        known, failures = list[RequestFailure](), list[RequestFailure]()
+        if write is None:
+            self._write_turns(turns, agreed)
+            if self.done.failed:
+                failures, self.lowest = failing.failures_of(
+                    self.done, session.defs.tree, session.disk.layout, comm.rank
+                )
+        else:
+            # these all ranks know
+            self.done, known, self.lowest = write()
+        if holding and self.asked.carried:
+            failures += _carried(session)
+        elif holding and session.epochs.failed:
+            unwritten, maps = session.epochs.take_unwritten(), session.disk.layout.maps
+            failures += failing.failures_of_held(unwritten, session.defs.tree, maps, comm.rank)
+        self.trouble = driver.trouble() if holding else ""
+        if comm.size > 1:
+            failures, self.lowest, self.trouble = failing.share_failures(comm, failures, self.lowest, self.trouble)
+        self.failures = known + failures
+        if self.failures:
+            self._check_failures()
+
+    def _write_turns(self, turns: Sequence[list[Batch]], agreed: Agreement) -> None:
+        session, posted = self.session, self.session.posted
+        comm, ordered, layout, driver = session.comm, session.options.ordered, session.disk.layout, session.disk.driver
+        if posted.progress is not None:
+            tables = (batch.rows(uid) for some in turns for batch in some for uid in batch.uids())
+            total = sum(int(rows[:, 2] @ rows[:, 4]) for rows in tables)
+            driver = staged.ProgressDriver(driver, posted.progress, total)
+        # What is written in turns must come to the files in turns.
+        held = session.epochs.holding or (session.file_set is not None and session.file_set.holds_back)
+        for n, some in enumerate(turns):
+            if n:
+                if held:
+                    session.disk.driver.drain()
+                comm.agree("flush next")
+            for turn in range(comm.size) if ordered else (comm.rank,):
+                if turn == comm.rank:
+                    maps = layout.maps if some else {}
+                    done = session.transport.execute(driver, some, maps, affine=layout.affine, agreed=agreed)
+                    if n:
+                        self.done.add(done)
+                    else:
+                        self.done = done
+                    if n + 1 == len(turns):
+                        posted.note_written(self.done)
+                    if ordered and held:
+                        session.disk.driver.drain()
+                if ordered:
+                    comm.agree("flush turn")
+
+    def _check_failures(self) -> None:
+        """Raise if what failed keeps the new header out of the file."""
+        session, failures, closing = self.session, self.failures, self.asked.closing
+        disk, held = session.disk, [failure.request == failing.HELD for failure in self.failures]
+        if self.asked.carried and any(held):
+            # The header stays held with the data that it describes.
+            if closing and all(held):
+                # All data are in the caches, and this is the last flush: a replay is to bring them to the file.
+                end_flush(session.comm, disk.driver)
+            raise session.comm.on_all(failing.flush_error(failures, disk.path, closing=closing))
+        place = disk.location
+        if replaces_live(disk, self.layout.uids) and (place is None or place.kept_as or not place.unseen):
+            # The old header stays: the new one lacks data that the old one knows.
+            raise session.comm.on_all(failing.flush_error(failures, disk.path, closing=closing, held=True))
+
+
+class _File(_Target):
+    """A file.
+
+    stays : bool, nothing is new but data and records.
+    copy : Copy or None, where a layout is made that moves data.
+    lost, later : LostRecords
+        What datasets lost; of these, those whose records the header in the file may still count: they are filled when
+        it does not.
+    unfilled : LeftToPosts
+    """
+
+    def place(self) -> None:
+        session, target, agreed = self.session, self.layout, self.agreed
+        comm, disk, placed = session.comm, session.disk, session.disk.layout
+        if session.epochs.holding and _before_data(session, target, agreed):
+            self.asked = self.asked._replace(carried=True)
+        self.copy: Copy | None = None
+        self.later: LostRecords = {}
+        self.unfilled: LeftToPosts = {}
+        self.stays = target is placed and not agreed.changed and not agreed.lost
+        if self.stays:
+            return
+        self.lost: LostRecords = self.lost_records() if agreed.lost else {}
+        lost = self.lost
+        if comm.size > 1 and target.header.vars != placed.header.vars:
+            # No rank goes on with another layout than the others.
+            comm.agree("flush layout")
+        header, same_places = target.header, target.same_places(placed)
+        if not (header.numrecs or target.data_end(header)) and header_size(header) < len(disk.header_bytes):
+            # Without data the file ends with its header.
+            disk.note_longer()
+        elif not same_places and target.added_to(placed) is None and placed.has_more_than(target.uids):
+            disk.note_longer()
+        if lost or not (same_places and disk.uids is target.uids):
+            self.copy = copied(comm, session.defs.tree, disk, session.options, target, lost)
+        if lost and self.copy is None and disk.at_stake:
+            self.later = {uid: (first, live) for uid, (first, live) in lost.items() if first < live}
+
+    def fill(self) -> None:
+        if self.stays:
+            return
+        session, target = self.session, self.layout
+        comm, defs, disk, placed = session.comm, session.defs, session.disk, session.disk.layout
+        now = {uid: cut for uid, cut in self.lost.items() if uid not in self.later} if self.later else self.lost
+        whole = session.posted.written_whole
+        write_fill = partial(fill, comm, defs.tree, placed, target, lost=now, written_whole=whole)
+        if self.copy is not None:
+            session.counts["moves"] += 1
+            complete_copy(comm, disk, self.copy, target, write_fill)
+        else:
+            # What ranks posted, only they know; and data that somebody else writes may leave anything open.
+            known = comm.size == 1 and self.asked.write is None
+            try:
+                self.unfilled = write_fill(disk.driver, posted=self.batches if known else ())
+            except BaseException:
+                placed.note_unknown_bytes()
+                raise
+        # From here on data may lie where the new layout has it, whatever becomes of the header.
+        disk.use_layout(target)
+        defs.note_agreed()
+        target.lost_records = self.later
+        disk.note_filled(self.lost)
+
+    def write(self) -> None:
+        self.write_data([self.batches], self.agreed)
+        if self.failures:
+            fill_failed(self.session.defs.tree, self.layout, self.session.disk.driver, self.unfilled, self.done.left)
+
+    def describe(self) -> None:
+        session, target, failures, later = self.session, self.layout, self.failures, self.later
+        comm, defs, disk = session.comm, session.defs, session.disk
+        header = target.header if self.lowest is None else self.header(self.lowest)
+        before, asked = disk.header, self.asked
+        gone = disk.uids is not target.uids and replaces_live(disk, target.uids)
+        takes_away = gone or bool(later) or header.numrecs < before.numrecs
+        try:
+            # what fails is known to all ranks where requests failed as well
+            with comm.errors_shared() if failures else _ALONE:
+                held = self._order()
+                write_header(session, header, durable=asked.durable, held=held, takes_away=takes_away)
+        except BaseException as reason:
+            if disk.header is before:
+                # else the header was written before an interruption came: what holds it back must not forget it
+                disk.driver.unorder()
+            if failures and isinstance(reason, Exception):
+                # what failed first, and stays pending, says more than the header that met the same full disk
+                raise comm.on_all(failing.flush_error(failures, disk.path, closing=asked.closing)) from reason
+            raise
+        if later:
+            order_writes(comm, disk.driver)
+            fill(comm, defs.tree, target, target, disk.driver, later, only_lost=True)
+            later.clear()
+        _end(session, wrote=held and bool(self.agreed.batches or self.agreed.drained))
+        self.held = held
+
+    def _order(self) -> bool:
+        """Let the data come before the header (collective); whether the header is to be held."""
+        session, trouble = self.session, self.trouble
+        driver, epochs = session.disk.driver, session.epochs
+        order_writes(session.comm, driver, partial(fall_back, driver, trouble) if trouble else None)
+        if not epochs.holding:
+            return False
+        epochs.holding = not trouble
+        if self.asked.carried or not epochs.holding:
+            epochs.drained(present=True)
+            return False
+        return True
+
+    def cut(self) -> None:
+        disk = self.session.disk
+        layout, clean = disk.layout, disk.layout.unwritten
+        if self.agreed.records > disk.header.numrecs:
+            # A drain wrote records that were given up before they were counted.
+            disk.note_longer()
+            layout.unwritten = clean._replace(reads_zero=False)
+        if disk.may_be_longer and not self.failures and not self.held:
+            cut_tail(self.session.comm, disk)
+            layout.unwritten = clean
+
+
+class _Set(_Target):
+    """A set of subfiles: its data and headers are in them, and it has a layout and a header that are in no file."""
+
+    encoded = b""
+
+    def fill(self) -> None:
+        disk, layout, lost = self.session.disk, self.layout, self.lost_records() if self.agreed.lost else {}
+        disk.use_layout(layout)
+        # The subfiles fill them.
+        layout.lost_records = lost
+        self.session.defs.note_agreed()
+
+    def write(self) -> None:
+        session, disk, files = self.session, self.session.disk, self.session.file_set
+        assert files is not None
+        if disk.before_header:
+            # A log, and one that is replayed, recognizes by the header which definitions the set has.
+            self.encoded = encode(self.layout.header, check=False)
+            for told in disk.before_header:
+                told(self.encoded)
+
+        def write(turns: Sequence[list[Batch]] = (), *, pieces: int) -> Written:
+            self.write_data(turns or [self.batches], self.agreed._replace(runs=pieces, apart=files.holds_back))
+            return self.done, self.failures, self.lowest
+
+        durable, carried, closing, _ = self.asked
+        try:
+            files.flush(session, self.batches, self.agreed, write, durable=durable, carried=carried, closing=closing)
+        except SyncError as reason:
+            disk.note_sync_error(reason)
+            raise
+
+    def describe(self) -> None:
+        header = self.layout.header
+        if self.lowest is not None:
+            header = self.header(self.lowest)
+            self.encoded = encode(header, check=False) if self.encoded else b""
+        self.session.disk.begins_with(header, self.encoded)
+        self.session.defs.flushed(header)
+
+
+def _before_data(session: Session, target: Layout, agreed: Agreement) -> bool:
+    """Bring what drivers hold back to the file, if this flush might overwrite it or what it describes (collective).
 
     Returns
     -------
-    LostRecords
-        The datasets whose lost records the header in the file may still count: they are filled when it does not.
-    LeftToPosts
+    bool
+        Whether the new header does more than add to the one in the file.
     """
-    comm, defs, disk = session.comm, session.defs, session.disk
-    placed = disk.layout
-    if target is placed and not agreed.changed and not agreed.lost:
-        phases.end("layout")
-        return {}, {}
-    lost = agree_lost_records(comm, target.uids, placed.lost_records) if agreed.lost else {}
-    if comm.size > 1 and target.header.vars != placed.header.vars:
-        # No rank goes on with another layout than the others.
-        comm.agree("flush layout")
-    header, same_places = target.header, target.same_places(placed)
-    if not (header.numrecs or target.data_end(header)) and header_size(header) < len(disk.header_bytes):
-        # Without data the file ends with its header.
-        disk.note_longer()
-    elif not same_places and target.added_to(placed) is None and placed.has_more_than(target.uids):
-        disk.note_longer()
-    copy: Copy | None = None
-    stays = same_places and disk.uids is target.uids
-    if lost or not stays:
-        copy = copied(comm, defs.tree, disk, session.options, target, lost)
-    phases.end("layout")
-    now, later = lost, {}
-    if lost and copy is None and disk.at_stake:
-        later = {uid: (first, live) for uid, (first, live) in lost.items() if first < live}
-        now = {uid: cut for uid, cut in lost.items() if uid not in later}
-    whole = session.posted.written_whole
-    write_fill = partial(fill, comm, defs.tree, placed, target, lost=now, written_whole=whole)
-    unfilled: LeftToPosts = {}
-    if copy is not None:
-        session.counts["moves"] += 1
-        complete_copy(comm, disk, copy, target, write_fill)
-    else:
-        try:
-            unfilled = write_fill(disk.driver, posted=batches)
-        except BaseException:
-            placed.note_unknown_bytes()
-            raise
-    # From here on data may lie where the new layout has it, whatever becomes of the header.
-    disk.use_layout(target)
-    defs.note_agreed()
-    target.lost_records = later
-    disk.note_filled(lost)
-    return later, unfilled
+    comm, disk, layout = session.comm, session.disk, session.disk.layout
+    adds = (
+        disk.location is not None
+        and not agreed.lost
+        and not replaces_live(disk, target.uids)
+        and header_size(target.header) >= len(disk.header_bytes)
+        and (layout.same_places(target) or not layout.needs_move(target, session.defs.tree))
+    )
+    together = comm.size > 1 and session.transport.choose(agreed) != "independent"
+    if not adds or session.epochs.must_wait(together=together or agreed.drained):
+        failures, _, _ = failing.share_failures(comm, _carried(session), None)
+        if failures:
+            raise comm.on_all(failing.flush_error(failures, disk.path, closing=False))
+        session.epochs.drained(present=False)
+    return not adds
 
 
-def _order(session: Session, trouble: str, *, carried: bool) -> bool:
-    """Let the data come before the header (collective); whether the header is to be held."""
-    comm, disk, epochs = session.comm, session.disk, session.epochs
-    order_writes(comm, disk.driver, partial(fall_back, disk.driver, trouble) if trouble else None)
-    if not epochs.holding:
-        return False
-    epochs.holding = not trouble
-    if carried or not epochs.holding:
-        epochs.drained(present=True)
-        return False
-    return True
+def _carried(session: Session) -> list[RequestFailure]:
+    """Bring what this rank holds back to the file; what could not be written."""
+    driver, found = session.disk.driver, session.epochs.take_unwritten()
+    try:
+        driver.drain()
+    except OSError as error:
+        found += driver.failures()
+        held = driver.unsynced()
+        spans = zip(held.offset.tolist(), held.length.tolist(), strict=True)
+        found = found or [Unwritten(offset, nbytes, error) for offset, nbytes in spans] or [Unwritten(0, 0, error)]
+        return failing.failures_of_held(found, session.defs.tree, session.disk.layout.maps, session.comm.rank)
+    return []
+
+
+# ---------------------------------------------------------------------------------------------------------- the end
 
 
 def _end(session: Session, *, wrote: bool) -> None:
@@ -411,44 +616,33 @@ def _end(session: Session, *, wrote: bool) -> None:
             session.epochs.stop_holding(trouble)
 
 
-def _end_unwritten(session: Session, *, unsafe: bool, closing: bool) -> None:
-    """The file was as it is to be (collective)."""
-    _end(session, wrote=False)
-    # what a flush that was interrupted at its end has not done
-    if session.posted.writes:
-        session.posted.note_written(Executed())
+def _tell_logs(session: Session, *, unsafe: bool, closing: bool) -> None:
+    """A log may forget what is in the file (collective)."""
+    queue = session.posted.queue
     if not unsafe:
-        # posts may have been cancelled, which a log remembers
-        session.posted.queue.after_flush()
-    if closing:
-        _agree_on_logs(session)
-
-
-def _agree_on_logs(session: Session) -> None:
-    """No rank removes its log before all have said that theirs are in the file: they are replayed together or not."""
-    if session.posted.queue.logged:
+        # also where nothing was written: posts may have been cancelled, which a log remembers
+        queue.after_flush()
+    if closing and queue.logged:
+        # No rank removes its log before all have said that theirs are in the file: they are replayed together or not.
         session.comm.agree("close logs")
 
 
-def _cut(session: Session, agreed: Agreement, *, failed: bool, held: bool) -> None:
-    """Cut the file to the length of its data if there may be more (collective)."""
-    disk = session.disk
-    layout, clean = disk.layout, disk.layout.unwritten
-    if agreed.records > disk.header.numrecs:
-        # A drain wrote records that were given up before they were counted.
-        disk.note_longer()
-        layout.unwritten = clean._replace(reads_zero=False)
-    if disk.may_be_longer and not failed and not held:
-        cut_tail(session.comm, disk)
-        layout.unwritten = clean
+def _take_time(session: Session, *clock: float) -> dict[str, float]:
+    """Return the seconds of each phase; they are added to the counts.
+
+    clock : when the first phase began, and each of them ended.
+    """
+    seconds: dict[str, float] = {}
+    for phase, begin, end in zip(_PHASES, clock, clock[1:], strict=False):
+        seconds[phase] = end - begin
+        session.counts[f"seconds_{phase}"] += end - begin
+    return seconds
 
 
 def _report(
-    session: Session, phases: _Phases, done: Executed, failures: list[RequestFailure], *, closing: bool
+    session: Session, seconds: dict[str, float], done: Executed, failures: list[RequestFailure], *, closing: bool
 ) -> None:
     """Note what was done, and raise the error of what failed, on all ranks."""
-    phases.end("header")
-    seconds = phases.seconds
     session.counts["seconds_flush"] += sum(seconds.values())
     transport = session.transport.last if done.requests or done.rounds else ""
     posted = session.posted

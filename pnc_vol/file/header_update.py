@@ -16,7 +16,6 @@ Rules
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -28,17 +27,13 @@ from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
-from pnc_vol.file.definitions import Definitions
-from pnc_vol.file.epochs import Epochs
+from pnc_vol.file.session import Session
 from pnc_vol.format.encode import changed_parts, encode_after, numrecs_bytes
 from pnc_vol.format.model import Header, record_vars
 from pnc_vol.interruptions import is_interruption
 from pnc_vol.ranks.comm import Comm, on_every, on_root, trouble_of
 
 __all__ = ["check_durable", "cut_tail", "cut_what_failed", "end_flush", "order_writes", "write_header"]
-
-Counts = defaultdict[str, float]
-"""What was done since the file was opened, by name; see `Session.counts`."""
 
 
 def check_durable(disk: StoredFile) -> None:
@@ -56,23 +51,13 @@ def check_durable(disk: StoredFile) -> None:
         )
 
 
-def write_header(
-    comm: Comm,
-    defs: Definitions,
-    disk: StoredFile,
-    new: Header,
-    counts: Counts,
-    epochs: Epochs,
-    *,
-    durable: bool,
-    held: bool,
-    takes_away: bool = False,
-) -> None:
+def write_header(session: Session, new: Header, *, durable: bool, held: bool, takes_away: bool) -> None:
     """Write the header behind the data, or the record count alone if that is all that changed (collective).
 
     held : bool, the driver holds it, and it follows to the file when the data of all ranks are there; see `Epochs`.
     takes_away : bool, the header in the file knows variables or records that the new one does not.
     """
+    comm, disk, epochs = session.comm, session.disk, session.epochs
     location = disk.location
     unnamed = location is not None and not location.published
     # It gets its name, or, as a new layout, the temporary one of the file that it is made of.
@@ -83,7 +68,7 @@ def write_header(
     if takes_away and not (safe or held or location is None):
         safe = disk.lasting and _can_sync(comm, disk)
     if safe:
-        sync_before(comm, disk, counts, "flush sync", replaces=replaces)
+        sync_before(session, "flush sync", replaces=replaces)
     error: BaseException | None = None
     sure = disk.header_sure
     count_alone = sure and not unnamed and disk.count_alone(new)
@@ -105,7 +90,7 @@ def write_header(
                 tell(encoded)
             if comm.rank == 0:
                 old = old if sure else _first_bytes(disk.driver, len(encoded))
-                _put(comm, disk, new, old, encoded, counts, durable=durable, held=held)
+                _put(session, new, old, encoded, durable=durable, held=held)
     except Exception as reason:
         error = reason
         # after an error of the system the old one is in the file again, or a journal is
@@ -125,9 +110,9 @@ def write_header(
     elif new is not disk.header:
         disk.counts(new)
     disk.header_sure = True
-    defs.flushed(new)
+    session.defs.flushed(new)
     if safe:
-        sync_before(comm, disk, counts, "flush sync header", replaces=replaces)
+        sync_before(session, "flush sync header", replaces=replaces)
     if location is not None and (unnamed or durable):
         named = _keep if unnamed and disk.keep_unpublished else _publish
         named(comm, location, durable=durable)
@@ -135,18 +120,9 @@ def write_header(
         disk.note_durable()
 
 
-def _put(
-    comm: Comm,
-    disk: StoredFile,
-    new: Header,
-    old: bytes,
-    encoded: bytes,
-    counts: Counts,
-    *,
-    durable: bool,
-    held: bool,
-) -> None:
+def _put(session: Session, new: Header, old: bytes, encoded: bytes, *, durable: bool, held: bool) -> None:
     """Bring the encoded header into the file, where `old` is, as safely as is asked for; on rank 0."""
+    disk = session.disk
     driver, location = disk.driver, disk.location
     parts = changed_parts(old, encoded, new)
     if not parts and (location is None or location.at_stake):
@@ -164,7 +140,7 @@ def _put(
     else:
         # After a failed fsync nothing is promised, and the driver refuses another one.
         lasting = (durable or disk.lasting) and disk.sync_error is None
-        sync = partial(_sync_here, comm, disk, counts) if lasting else None
+        sync = partial(_sync_here, session) if lasting else None
         location.replace_header(driver, old, encoded, parts, sync=sync)
 
 
@@ -194,6 +170,9 @@ def order_writes(comm: Comm, driver: Driver, first: Callable[[], None] | None = 
 
 def end_flush(comm: Comm, driver: Driver) -> str:
     """Tell the driver that the flush is complete (collective); why some rank can hold nothing back any more, or ""."""
+    if not driver.capabilities.holds_back:
+        driver.end_flush()
+        return ""
     return _on_driver(comm, "flush end", driver, driver.end_flush)
 
 
@@ -297,19 +276,20 @@ def _keep(comm: Comm, location: Location, *, durable: bool) -> None:
     location.note_kept()
 
 
-def sync_before(comm: Comm, disk: StoredFile, counts: Counts, operation: str, *, replaces: bool) -> None:
+def sync_before(session: Session, operation: str, *, replaces: bool) -> None:
     """Bring the file to stable storage before a step that relies on it (collective).
 
     A new layout that could not be synced is written to its end all the same: it does not get the name, and `_publish`
     says where it is. It is not tried again, since a second fsync may succeed although pages were lost. Nor is another
     copy made from it: its pages may be read back as zeros.
     """
+    disk = session.disk
     location = disk.location
     if replaces and location is not None and location.unsynced is not None:
         return
-    counts["syncs"] += 1
+    session.counts["syncs"] += 1
     try:
-        on_every(comm, operation, disk.driver.sync)
+        on_every(session.comm, operation, disk.driver.sync)
     except OSError as reason:
         _remember(disk, reason)
         if not replaces or location is None or not isinstance(reason, SyncError):
@@ -317,11 +297,11 @@ def sync_before(comm: Comm, disk: StoredFile, counts: Counts, operation: str, *,
         location.note_unsynced(reason)
 
 
-def _sync_here(comm: Comm, disk: StoredFile, counts: Counts) -> None:
+def _sync_here(session: Session) -> None:
     """Bring the file to stable storage from this rank alone."""
-    counts["syncs"] += 1
-    location = disk.location
-    if comm.size == 1 or location is None:
+    disk, location = session.disk, session.disk.location
+    session.counts["syncs"] += 1
+    if session.comm.size == 1 or location is None:
         disk.driver.sync()
         return
     # A driver of several ranks is synced by all of them together; MPI-IO has no other way. Between a journal and its

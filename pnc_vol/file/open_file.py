@@ -1,11 +1,13 @@
 """`OpenFile` is the session with its verbs: `api` talks to it.
 
-Knows: all operations. Does not know: how they are done; the objects that users hold.
+Knows: all operations, how room is made in a queue that is full. Does not know: how the others are done; the objects
+that users hold.
 
 Rules
 -----
 1. `flush`, `close` and collective reads are the collective calls; nothing else waits for a rank.
-2. Everything here is called with `lock` held by the caller in `api`, or takes it itself.
+2. A drain writes what has a place in the file before a flush.
+3. Everything here is called with `lock` held by the caller in `api`, or takes it itself.
 """
 
 from __future__ import annotations
@@ -14,28 +16,35 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pnc_vol.errors import DefinitionError, NotYetError, RequestPendingError
+import numpy as np
+
+from pnc_vol.errors import DefinitionError, FlushError, NotYetError, RequestPendingError
+from pnc_vol.extents.model import Runs
 from pnc_vol.file import post
 from pnc_vol.file.closing import abort, close, give_up
-from pnc_vol.file.flush_data import drain, write_out
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.reads import contiguous
 from pnc_vol.file.registry import close_unreferenced
 from pnc_vol.file.session import CollectorPaused, Session, WriteData, note_time
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.batches import NO_ROWS
 from pnc_vol.queue.request import Request, as_out
+from pnc_vol.warn import DEBUG, FILE, tell
 
 if TYPE_CHECKING:
     from pnc_vol.extents.model import Selection
-    from pnc_vol.file import posted_reads, refreshing, resizing
+    from pnc_vol.file import held_ranges, posted_reads, refreshing, resizing
     from pnc_vol.file.reads import completing, composite_values, fetch
+    from pnc_vol.flush import failures as failing
 else:
     refreshing = late("pnc_vol.file.refreshing")
     resizing, composite_values = late("pnc_vol.file.resizing"), late("pnc_vol.file.reads.composite_values")
     # what the short paths of posts and reads leave to others
     fetch, posted_reads = late("pnc_vol.file.reads.fetch"), late("pnc_vol.file.posted_reads")
     completing = late("pnc_vol.file.reads.completing")
+    # for drains
+    held_ranges, failing = late("pnc_vol.file.held_ranges"), late("pnc_vol.flush.failures")
 
 __all__ = ["OpenFile"]
 
@@ -54,7 +63,7 @@ class OpenFile(Session):
             if self.posted.queue.logged:
                 self.drain()
             else:
-                write_out(self)
+                self._write_out()
             # A driver that holds bytes back must not do so here.
             self.disk.driver.drain()
         return number
@@ -145,7 +154,7 @@ class OpenFile(Session):
             completing.complete_posted(self, requests)
             late = [request for request in requests if not request.test()]
             if late:
-                write_out(self)
+                self._write_out()
                 late = [request for request in late if not request.test()]
             if late and self.comm.size == 1:
                 self.flush()
@@ -179,8 +188,61 @@ class OpenFile(Session):
     # ---------------------------------------------------------------------------------- carrying out
 
     def drain(self) -> None:
-        """Make room in memory; never waits for a rank. See `flush_data.drain`."""
-        drain(self)
+        """Make room: write what has a place in the file, spill the rest. Never waits for a rank.
+
+        Raises
+        ------
+        FlushError
+            Something could not be written; it stays posted.
+        OSError
+            The spill file could not be written.
+        """
+        queue = self.posted.queue
+        if queue.logged and self.comm.size == 1:
+            # A log is emptied only when the header is written, and one process may do that at any time.
+            self.flush()
+            return
+        self._write_out()
+        queue.fall_back()
+        queue.spill()
+
+    def _write_out(self) -> None:
+        """Write what has a place in the file. Never waits for a rank.
+
+        Raises
+        ------
+        FlushError
+            Something could not be written; it stays posted.
+        """
+        completing.complete_posted(self)
+        tree, layout, posted = self.defs.tree, self.disk.layout, self.posted
+        batches = posted.queue.batches()
+        held = {u for batch in batches if not batch.drains for u in batch.uids()}
+        uids = sorted({u for batch in batches for u in batch.uids()} - held)
+        places = layout.writable(tree, uids, alone=self.comm.size == 1)
+        if places and not self.epochs.may_write_alone(lambda: held_ranges.spans_of(batches, places)):
+            # Another rank may hold earlier data of these elements: the next flush waits for them.
+            return
+        if places:
+            # Asked before: rows that were written are forgotten.
+            filled = [uid for uid in places if tree.datasets[uid].fillvalue is not None]
+            rows = {uid: np.concatenate([batch.rows(uid) for batch in batches]) for uid in filled}
+            done = self.transport.execute(self.disk.driver, batches, places, affine=layout.affine)
+            layout.note_written(tree, list(places))
+            for uid, own in rows.items():
+                left = np.concatenate([NO_ROWS[:, 0], *(batch.rows(uid)[:, 0] for batch in done.left)])
+                there = own[~np.isin(own[:, 0], left)] if len(left) else own
+                layout.note_elements(tree.datasets[uid], Runs(there[:, 1], there[:, 2]))
+            posted.note_written(done)
+            self.counts["drains"] += 1
+            tell(FILE, DEBUG, "%s: the queue was full: %d bytes were written", self.disk.path, done.nbytes)
+            if done.failed:
+                failures, _ = failing.failures_of(done, tree, layout, self.comm.rank)
+                raise FlushError(
+                    f"the queue is full and could not be written: {failures[0].message} (see .errors); "
+                    "what was posted stays posted",
+                    failures,
+                )
 
     def flush(
         self,

@@ -342,9 +342,8 @@ class MemoryBatch(Batch):
         listed: Mapping[int, Sequence[Listed]] | None = None,
         store: object = None,
     ) -> None:
-        super().__init__(rows)
-        self.store = store
-        self.arena = arena
+        # without a call more: a program may flush after each post
+        self._rows, self.store, self.arena = rows, store, arena
         self.listed = dict(listed or {})
 
     def uids(self) -> list[int]:

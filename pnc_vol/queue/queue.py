@@ -201,7 +201,7 @@ class Queue:
         """Return all batches in the order of posting; the open one is closed."""
         backlog = self.backlog
         if backlog.tables or backlog.lists.open:
-            self.close_batch()
+            self.store.close_batch()
         if backlog.rows and not backlog.closed:
             # a `replace` that was interrupted
             self.replace([])

@@ -15,7 +15,7 @@ import pytest
 from kills import logged_job
 
 import pnc_vol
-from pnc_vol.testing.faults import FaultSystem, TraceSystem
+from pnc_vol.testing.faults import FaultSystem, HookedSystem, TraceSystem
 
 SMALL = 64 << 10
 
@@ -223,6 +223,35 @@ def test_a_sync_that_fails_is_no_post(tmp_path: pathlib.Path, logs: pathlib.Path
     assert pnc_vol.replay(tmp_path / "x.nc", burst_buf_dirname=str(logs)).replayed == 1
     with pnc_vol.File(tmp_path / "x.nc") as f:
         assert f["x"][:].tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("layout", ["canonical", "blob"])
+def test_a_file_that_could_not_be_synced_keeps_its_log(layout: str, tmp_path: pathlib.Path, logs: pathlib.Path) -> None:
+    """Also a set of subfiles: the log has what the storage may not have."""
+    path = tmp_path / "x.nc"
+
+    class Failing(HookedSystem):
+        fails = False
+
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self.fails and "sync" in name and str(path) in str(pathlib.Path(f"/proc/self/fd/{args[0]}").resolve()):
+                raise OSError(errno.EIO, "Input/output error")
+            return super().call(name, args, kwargs)
+
+    system = Failing()
+    f = pnc_vol.File(path, "w", **logged(logs, system=system, layout=layout, burst_buf_sync="flush"))
+    x = f.create_dataset("x", (4,), "i4")
+    f.flush()
+    x[0] = 1
+    system.fails = True
+    with pytest.raises(pnc_vol.SyncError):
+        f.flush()
+    system.fails = False
+    x[1] = 2
+    f.flush(durable=False)
+    with pytest.warns(pnc_vol.PncVolWarning, match="is kept in"), pytest.raises(pnc_vol.SyncError):
+        f.close()
+    assert list(logs.iterdir())
 
 
 # -------------------------------------------------------------------------------------------- a full device
