@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from pnc_vol.blob.maps import SubfileMap
 from pnc_vol.errors import FormatError
+from pnc_vol.extents.merge import coalesced
 from pnc_vol.extents.model import Int64, Runs, before, distinct, spread
-from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.layout.base import OFFSET, SHIFT
 
 __all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "coverage", "index_of"]

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.blob.index import ElementIndex, Pieces
+from pnc_vol.extents.merge import coalesced
 from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent
-from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.layout.base import SHIFT, Place
 
 __all__ = ["BlobPlace", "MapLookup", "PlaceByMap"]

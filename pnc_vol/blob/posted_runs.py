@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pnc_vol.extents.merge import coalesced
 from pnc_vol.extents.model import Int64, Runs
-from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, Item, Listed
 

@@ -8,7 +8,7 @@ Knows: shapes, integers, numpy. Does not know: variables' names, types, files.
 `subarrays`      lists of blocks of one dataset (PnetCDF's varn), flattened to runs
 `decomposition`  lists of blocks that come again are checked and flattened once
 `place`          from indices to runs, without a selection where they are few, and from runs to extents
-`merge`          extents made few, disjoint and sorted; the last write wins
-`blocks`         lists of extents, runs and arrays cut into rounds and blocks
+`merge`          extents and runs made few, disjoint and sorted; the last write wins
+`blocks`         lists of extents, runs, arrays and writes cut into rounds, blocks and parts
 ===============  ===============================================================================================
 """

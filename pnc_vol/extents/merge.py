@@ -1,6 +1,6 @@
 """Extents are made few, disjoint and sorted, and are intersected: this is the hot path of a flush.
 
-Knows: extents. Does not know: variables, requests, files.
+Knows: extents, runs. Does not know: variables, requests, files.
 
 Rules
 -----
@@ -18,15 +18,18 @@ import numpy as np
 import numpy.typing as npt
 from numpy import count_nonzero
 
-from pnc_vol.extents.model import Extents, Int64, before, distinct, spread
+from pnc_vol.extents.model import Extents, Int64, Runs, before, distinct, spread
 
 __all__ = [
     "EMPTY",
     "Ranges",
     "coalesce",
+    "coalesced",
     "intersect",
     "last_wins",
     "ranges_of",
+    "united",
+    "within",
 ]
 
 
@@ -358,3 +361,38 @@ def _disjoint(start: Int64, end: Int64) -> Ranges:
     reach = np.maximum.accumulate(end)
     first = np.flatnonzero(np.concatenate(([True], start[1:] > reach[:-1])))
     return Ranges(start[first], reach[np.append(first[1:] - 1, start.size - 1)])
+
+
+# ------------------------------------------------------------------------------------------------- runs
+
+
+def coalesced(runs: Runs) -> Runs:
+    """Return the elements of runs that may overlap and come in any order, each once, in as few ascending runs as
+    possible.
+
+    Examples
+    --------
+    >>> [column.tolist() for column in coalesced(Runs(np.array([4, 0, 1, 9]), np.array([2, 2, 3, 0])))]
+    [[0], [6]]
+    """
+    start, end = ranges_of(*runs)
+    return Runs(start, end - start)
+
+
+def united(one: Runs, other: Runs) -> Runs:
+    """Return the elements of both, as `coalesced` has them."""
+    return coalesced(Runs(*map(np.concatenate, zip(one, other, strict=True))))
+
+
+def within(runs: Runs, known: Runs) -> tuple[Runs, Int64]:
+    """Return the parts of runs that are in ascending, disjoint ones, and where each begins among the elements of
+    `runs`.
+
+    Examples
+    --------
+    >>> found, first = within(Runs(np.array([8, 0]), np.array([4, 3])), Runs(np.array([1, 9]), np.array([1, 2])))
+    >>> found.start.tolist(), found.length.tolist(), first.tolist()
+    ([9, 1], [2, 1], [1, 5])
+    """
+    of, _, start, length = intersect(*runs, *known)
+    return Runs(start, length), before(runs.length)[of] + start - runs.start[of]

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import SelectionIndexError, SelectionTypeError, SelectionValueError
-from pnc_vol.extents.merge import intersect, ranges_of
-from pnc_vol.extents.model import Int64, Runs, before, cut_at, spread
+from pnc_vol.extents.model import Int64, Runs, cut_at, spread
 
-__all__ = ["as_subarrays", "checked_block", "coalesced", "flatten", "join_runs", "united", "within"]
+__all__ = ["as_subarrays", "checked_block", "flatten", "join_runs"]
 
 Shape = tuple[int, ...]
 
@@ -111,38 +110,6 @@ def join_runs(runs: Runs, inner: int | None = None) -> Runs:
         return runs
     heads = np.concatenate(([0], np.flatnonzero(~joined) + 1))
     return Runs(start[heads], np.add.reduceat(length, heads))
-
-
-def coalesced(runs: Runs) -> Runs:
-    """Return the elements of runs that may overlap and come in any order, each once, in as few ascending runs as
-    possible.
-
-    Examples
-    --------
-    >>> [column.tolist() for column in coalesced(Runs(np.array([4, 0, 1, 9]), np.array([2, 2, 3, 0])))]
-    [[0], [6]]
-    """
-    start, end = ranges_of(*runs)
-    return Runs(start, end - start)
-
-
-def united(one: Runs, other: Runs) -> Runs:
-    """Return the elements of both, as `coalesced` has them."""
-    return coalesced(Runs(*map(np.concatenate, zip(one, other, strict=True))))
-
-
-def within(runs: Runs, known: Runs) -> tuple[Runs, Int64]:
-    """Return the parts of runs that are in ascending, disjoint ones, and where each begins among the elements of
-    `runs`.
-
-    Examples
-    --------
-    >>> found, first = within(Runs(np.array([8, 0]), np.array([4, 3])), Runs(np.array([1, 9]), np.array([1, 2])))
-    >>> found.start.tolist(), found.length.tolist(), first.tolist()
-    ([9, 1], [2, 1], [1, 5])
-    """
-    of, _, start, length = intersect(*runs, *known)
-    return Runs(start, length), before(runs.length)[of] + start - runs.start[of]
 
 
 def checked_block(

@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from pnc_vol.drivers.base import Driver
+from pnc_vol.extents.blocks import rounds, runs_between
+from pnc_vol.extents.merge import coalesced, within
 from pnc_vol.extents.model import Extents, Runs, before
 from pnc_vol.extents.place import split_rows
 from pnc_vol.layout.base import ElementMap, Layout, LostRecords
@@ -109,9 +111,7 @@ def fill(
         left[uid] = free = _between(_cut(placed.written[uid], *span) if uid in placed.written else _NONE, *span)
         taken = _taken(posted, uid, *span)
         if taken.start.size:
-            from pnc_vol.extents import subarrays
-
-            free = subarrays.within(_between(taken, *span), free)[0]
+            free = within(_between(taken, *span), free)[0]
         if free.start.size:
             tasks.append(_fill_task(driver, tree.datasets[uid], target.maps[uid], free))
     if tasks:
@@ -126,13 +126,11 @@ def fill(
 
 def fill_failed(tree: Tree, target: Layout, driver: Driver, left: LeftToPosts, failed: Sequence[Batch]) -> None:
     """Fill what `fill` left to posts that could not be written then."""
-    from pnc_vol.extents import subarrays
-
     for uid, free in left.items():
         if not free.start.size:
             continue
         first, last = int(free.start[0]), int(free.start[-1] + free.length[-1])
-        taken = subarrays.within(_taken(failed, uid, first, last), free)[0]
+        taken = within(_taken(failed, uid, first, last), free)[0]
         if taken.start.size:
             _fill_task(driver, tree.datasets[uid], target.maps[uid], taken)()
 
@@ -154,9 +152,7 @@ def _taken(batches: Sequence[Batch], uid: int, first: int, last: int) -> Runs:
 def _cut(runs: Runs, first: int, last: int) -> Runs:
     """Return what runs have of the elements from `first` to `last`, as runs in order that do not touch."""
     start = np.maximum(runs.start, first)
-    from pnc_vol.extents import subarrays
-
-    return subarrays.coalesced(Runs(start, np.minimum(runs.start + runs.length, last) - start))
+    return coalesced(Runs(start, np.minimum(runs.start + runs.length, last) - start))
 
 
 def _between(taken: Runs, first: int, last: int) -> Runs:
@@ -177,12 +173,10 @@ def _fill_task(driver: Driver, node: DatasetNode, at: ElementMap, wanted: Runs) 
         block = max(1, min(_FILL_BYTES // width, total))
         memory = np.frombuffer(pattern * block, np.uint8)
         begins, step = before(wanted.length), at.inner * _ROWS or total
-        from pnc_vol.extents import blocks
-
         for low in range(0, total, step):
-            some = blocks.runs_between(wanted, begins, ends, low, min(step, total - low))
+            some = runs_between(wanted, begins, ends, low, min(step, total - low))
             extents = at.extents(split_rows(some, at.inner) if at.inner else some)
-            for part in blocks.rounds(extents, block * width):
+            for part in rounds(extents, block * width):
                 # All elements are alike, so each extent takes the first ones of the memory.
                 driver.write(Extents(part.offset, part.length, np.zeros_like(part.place)), memory)
 

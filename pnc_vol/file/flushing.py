@@ -90,12 +90,10 @@ if TYPE_CHECKING:
     from pnc_vol.drivers import staged
     from pnc_vol.file import held_ranges
     from pnc_vol.file.reads import completing
-    from pnc_vol.flush import differences
     from pnc_vol.flush import failures as failing
 else:
     # for posted reads, for several ranks, for what fails
-    completing, differences = late("pnc_vol.file.reads.completing"), late("pnc_vol.flush.differences")
-    failing = late("pnc_vol.flush.failures")
+    completing, failing = late("pnc_vol.file.reads.completing"), late("pnc_vol.flush.failures")
     # for drivers that hold bytes back, for who asks how far a flush is
     held_ranges, staged = late("pnc_vol.file.held_ranges"), late("pnc_vol.drivers.staged")
 
@@ -215,7 +213,7 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
     if comm.size > 1:
         comm.traffic.begin()
         definitions = digest(flat.header)
-        describe = partial(differences.described, defs.tree, flat)
+        describe = partial(failing.described, defs.tree, flat)
         agreement, reported, reads = agree(comm, operation, agreement, definitions, describe, reported, reads)
     if holds or reported:
         error: BaseException | None = None

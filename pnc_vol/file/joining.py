@@ -106,7 +106,7 @@ _LOADED_LATE = """
     extents.blocks extents.decomposition extents.place extents.selection extents.subarrays
     file.filling file.held_ranges file.post file.resizing
     file.reads.completing file.reads.composite_values file.reads.gathered
-    exchange.two_phase flush.differences flush.failures flush.stream
+    exchange.two_phase flush.failures
     format.convert format.decode
     mapping.attribute_encoding mapping.conventions mapping.describe mapping.encoding mapping.links mapping.unflatten
     queue.spill

@@ -25,10 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import FlushError
+from pnc_vol.extents.blocks import parts, pieces, run_elements
 from pnc_vol.extents.model import LEAST_RUNS, MOST_AXES, Runs, Selection, refuse_axes
 from pnc_vol.extents.place import few_runs, picked_runs, runs, split_rows
 from pnc_vol.file.session import Session
-from pnc_vol.flush.stream import BLOCK, in_parallel
+from pnc_vol.flush.execute import BLOCK, in_parallel
 from pnc_vol.format import convert
 from pnc_vol.format.convert import own_type
 from pnc_vol.late import late
@@ -42,11 +43,10 @@ from pnc_vol.queue.stores import ROW_COST
 if TYPE_CHECKING:
     from pnc_vol.file import held_ranges
     from pnc_vol.mapping import encoding
-    from pnc_vol.queue import parts
 else:
     # what the short path does without
     encoding = late("pnc_vol.mapping.encoding")
-    held_ranges, parts = late("pnc_vol.file.held_ranges"), late("pnc_vol.queue.parts")
+    held_ranges = late("pnc_vol.file.held_ranges")
 
 __all__ = ["iput_short", "write", "write_short", "write_stored"]
 
@@ -199,7 +199,7 @@ def _lendable(queue: Queue, node: DatasetNode, selection: Selection, values: Arr
         and values.dtype.kind == wanted.kind
         and values.dtype.itemsize == wanted.itemsize
         # Rows are kept in memory until the flush: they must be little beside the array.
-        and values.nbytes // max(1, values.size // parts.run_elements(selection)) >= LEAST_RUN
+        and values.nbytes // max(1, values.size // run_elements(selection)) >= LEAST_RUN
     )
 
 
@@ -207,7 +207,7 @@ def _many_runs(queue: Queue, selection: Selection, nelems: int) -> bool:
     """Return whether a hyperslab has so many runs that the store makes its lists part by part."""
     if not queue.takes_many_runs or selection.listed is not None or nelems <= MOST_RUNS:
         return False
-    return -(-nelems // parts.run_elements(selection)) > MOST_RUNS
+    return -(-nelems // run_elements(selection)) > MOST_RUNS
 
 
 def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int) -> bool:
@@ -216,7 +216,7 @@ def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int
         return False
     # What is too much goes to the file at once, past the ranks that write for others, as a post waits for no rank; many
     # runs took 60 times as long so. Therefore runs in lists are charged with what they take, and not with a row each.
-    count = nelems // parts.run_elements(selection)
+    count = nelems // run_elements(selection)
     if queue.declared.shares_lists and count >= LEAST_RUNS:
         return nelems * node.element.itemsize + count * RUN_COST > queue.budget - LIST_COST * (2 + count // MOST_RUNS)
     return nelems * node.element.itemsize + count * ROW_COST > queue.budget // 2
@@ -247,11 +247,11 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
     if session.options.on_overflow == "raise" and not np.can_cast(values.dtype, element.dtype, "safe"):
         _check_all(session, node, selection, values)
     # Of a variable with a fill value the runs are noted, which must be few beside the values.
-    noted = node.fillvalue is None or values.size // parts.run_elements(selection) <= MOST_WRITTEN
+    noted = node.fillvalue is None or values.size // run_elements(selection) <= MOST_WRITTEN
     at = _place_in_file(session, node)
     if at is not None and noted and _disjoint(selection) and _may_write_now(session, node, at):
         limit = max(1, BLOCK // element.itemsize)
-        cut = parts.parts(selection, values, record=node.is_record, most_elements=limit, most_runs=_STREAM_RUNS)
+        cut = parts(selection, values, record=node.is_record, most_elements=limit, most_runs=_STREAM_RUNS)
         _stream(session, node, at, ((found, _in_file_form(session, node, part)) for found, part in cut), limit)
         if node.fillvalue is not None:
             session.disk.layout.note_elements(node, runs(selection, record=node.is_record))
@@ -259,9 +259,7 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
         return
     quarter = queue.budget // 4
     elements, most_runs = max(1, quarter // element.itemsize), max(1, quarter // ROW_COST)
-    for found, part in parts.parts(
-        selection, values, record=node.is_record, most_elements=elements, most_runs=most_runs
-    ):
+    for found, part in parts(selection, values, record=node.is_record, most_elements=elements, most_runs=most_runs):
         if queue.put(node, number, part, None, None, found, session.options.on_overflow):
             continue
         session.drain()
@@ -287,7 +285,7 @@ def _check_all(session: Session, node: DatasetNode, selection: Selection, values
     """Raise if any value cannot be stored, before the first one is."""
     limit = max(1, BLOCK // node.element.itemsize)
     room = np.empty(limit * node.element.itemsize, np.uint8)
-    for _, part in parts.pieces(values, limit):
+    for _, part in pieces(values, limit):
         convert.to_file(part, node.element.file_dtype, room[: part.size * node.element.itemsize], what=node.name)
 
 

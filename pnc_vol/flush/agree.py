@@ -25,7 +25,7 @@ from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
-    from pnc_vol.flush import differences
+    from pnc_vol.flush import failures
 
 __all__ = [
     "NO_READS",
@@ -224,7 +224,7 @@ def agree(
     operation: str,
     own: Agreement,
     definitions: bytes,
-    describe: Callable[[], list[differences.Entry]],
+    describe: Callable[[], list[failures.Entry]],
     reports: bool = False,
     reads: Weight = NO_READS,
 ) -> tuple[Agreement, bool, Weight]:
@@ -249,9 +249,9 @@ def agree(
     one, other = _DIGEST.unpack(definitions)
     most, _ = comm.agree(operation, (one, ~one, other, ~other, reports, *reads, *own))
     if most[0] != ~most[1] or most[2] != ~most[3]:
-        from pnc_vol.flush import differences
+        from pnc_vol.flush import failures
 
-        differences.raise_difference(comm, definitions, describe)
+        failures.raise_difference(comm, definitions, describe)
     agreed = Agreement(*map(bool, most[9:14]), *most[14:])
     return agreed, bool(most[4]), Weight(*most[5:9])
 

@@ -12,9 +12,9 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,23 +22,26 @@ import numpy.typing as npt
 from pnc_vol.drivers import vectored_io
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import RankError
+from pnc_vol.extents.blocks import groups, rounds
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents, Int64, Runs, before, distinct, one_extent
 from pnc_vol.extents.place import place_many
-from pnc_vol.flush import stream
 from pnc_vol.layout.base import ElementMap, Place, Places, extents_of_rows, table_of
 from pnc_vol.queue.batches import COLUMNS, MOST_RUNS, NO_ROWS, Batch, Item, Listed, Rows, Tables
 from pnc_vol.queue.stores import same_width
 from pnc_vol.ranks.comm import Comm
 
 __all__ = [
+    "BLOCK",
     "Executed",
     "Plan",
     "Planner",
     "Relative",
     "Write",
+    "block_of",
     "equal_rounds",
     "execute",
+    "in_parallel",
     "rounds_of",
     "unmerged",
     "write_sieved",
@@ -329,9 +332,7 @@ def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
     items = [(uid, i, size) for uid in uids for i, size in enumerate(batch.sizes(uid))]
     sizes = np.fromiter((size for _, _, size in items), np.int64, len(items))
     end = np.cumsum(sizes)
-    from pnc_vol.extents import blocks
-
-    return [[item[:2] for item in items[first:last]] for first, last in blocks.groups(end - sizes, end, MOST_RUNS)]
+    return [[item[:2] for item in items[first:last]] for first, last in groups(end - sizes, end, MOST_RUNS)]
 
 
 class Planner:
@@ -495,7 +496,7 @@ class _Work:
         """Carry out a plan that is not joined with other ranks' data."""
         ((uid, item),) = plan.items
         if plan.way == "streamed":
-            stream.write_streamed(batch, uid, plan.extents, self.driver)
+            write_streamed(batch, uid, plan.extents, self.driver)
         else:
             rows = item.rows() if isinstance(item, Listed) else item
             _, padded = same_width(batch, uid, rows, self.planner.maps[uid].itemsize)
@@ -526,6 +527,48 @@ class _Work:
                 except OSError as reason:
                     failed[request, uid] = reason
         return failed
+
+
+# ------------------------------------------------------------------------------------------------------------- blocks
+# Large writes and reads go in blocks that fit a cache; conversion and system call overlap where a driver allows it.
+#
+# The kernel's copy of one block and the byte swap of the next one keep two cores busy; that is how a big-endian file
+# is written as fast as a native one. Only drivers that say `concurrent` are called from threads: none that uses MPI.
+
+
+BLOCK = 1 << 20
+"""Bytes of a block: it stays in a core's second-level cache, and a call's cost is small against its copy."""
+
+_LEAST_CALLS = 16
+"""Costs of a call that a block is worth at least, on drivers with dear calls."""
+
+
+def block_of(driver: Driver) -> int:
+    """Return the number of bytes of a block that is read or written by one call of a driver; see
+    `Capabilities.call_cost`."""
+    return max(BLOCK, _LEAST_CALLS * driver.capabilities.call_cost)
+
+
+def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: int = BLOCK) -> None:
+    """Run the tasks, in two threads if `driver` may be called so; see `in_two_threads`."""
+    from pnc_vol.system import two_threads
+
+    two_threads.in_two_threads(tasks, room, alone=not driver.capabilities.concurrent)
+
+
+def write_streamed(batch: Batch, uid: int, extents: Extents, driver: Driver) -> None:
+    """Write extents whose ``place`` is an address in a batch, by copies of a block each: a batch that is not loaded."""
+
+    def task(block: Extents) -> Callable[[Bytes], None]:
+        def run(room: Bytes) -> None:
+            ends = np.cumsum(block.length)
+            packed = room[: int(ends[-1])]
+            batch.copy(uid, packed, ends - block.length, block.place, block.length)
+            driver.write(Extents(block.offset, block.length, ends - block.length), packed)
+
+        return run
+
+    in_parallel(driver, (task(block) for block in rounds(last_wins(extents), BLOCK)))
 
 
 _PIECES = 256
@@ -581,7 +624,7 @@ def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
         return run
 
     chosen = zip(first[dense].tolist(), count[dense].tolist(), strict=True)
-    stream.in_parallel(driver, (task(slice(f, f + n)) for f, n in chosen), block + sparse)
+    in_parallel(driver, (task(slice(f, f + n)) for f, n in chosen), block + sparse)
     alone = np.repeat(~dense, count)
     if alone.any():
         driver.write(Extents(*(column[alone] for column in extents)), memory)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from pnc_vol.drivers.base import Driver, OpenContext
+from pnc_vol.extents.merge import coalesced, united, within
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import place
 from pnc_vol.format.model import Header, Var, begin_rec, data_end, record_size, record_vars, shape
@@ -565,9 +566,7 @@ class Layout(abc.ABC):
         """Return all elements of a variable that may have data in the file, ascending and disjoint; see
         `elements_stored`."""
         known = Runs(np.zeros(1, np.int64), np.array([self.elements_stored(node, at)], np.int64))
-        from pnc_vol.extents import subarrays
-
-        return subarrays.united(known, self.written[node.uid]) if node.uid in self.written else known
+        return united(known, self.written[node.uid]) if node.uid in self.written else known
 
     def record_of(self, uid: int, element: int) -> int | None:
         """Return the record that an element is in; None of a variable that has no place or no records."""
@@ -608,9 +607,7 @@ class Layout(abc.ABC):
         uid = node.uid
         if node.fillvalue is not None and (uid in self.record_uids or uid not in self.header_uids):
             known = self.written.get(uid)
-            from pnc_vol.extents import subarrays
-
-            self.written[uid] = subarrays.coalesced(runs) if known is None else subarrays.united(known, runs)
+            self.written[uid] = coalesced(runs) if known is None else united(known, runs)
 
     def note_unknown_bytes(self) -> None:
         """Note that bytes that nobody posted may be anywhere: no further variable gets a place before a flush."""
@@ -623,6 +620,4 @@ class Layout(abc.ABC):
             self.lost_records[uid] = min(records, first), live
             if uid in self.written:
                 cut = Runs(np.zeros(1, np.int64), np.array([records * self.maps[uid].inner], np.int64))
-                from pnc_vol.extents import subarrays
-
-                self.written[uid] = subarrays.within(cut, self.written[uid])[0]
+                self.written[uid] = within(cut, self.written[uid])[0]

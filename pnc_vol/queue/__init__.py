@@ -2,7 +2,6 @@
 
 ===================  =============================================================================
 `request`            the handle that a user holds on to
-`parts`              a write in parts that fit memory
 `batches`            posted rows with their bytes: what a flush writes
 `stores`             where bytes are kept: the protocol of a store, its rows in order, the register of names
 `memory`             the memory store: one arena

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.extents.blocks import parts, run_elements
 from pnc_vol.extents.model import LEAST_RUNS, Runs
 from pnc_vol.format import convert
 from pnc_vol.mapping.dtypes import Element
@@ -235,9 +236,7 @@ class MemoryStore(Store):
 
         All lists at once would take more memory than the data.
         """
-        from pnc_vol.queue import parts
-
-        uid, lists, many = node.uid, self.backlog.lists, -(-values.size // parts.run_elements(selection))
+        uid, lists, many = node.uid, self.backlog.lists, -(-values.size // run_elements(selection))
         # what all of it will be charged with at most
         cost = values.size * node.element.itemsize + many * RUN_COST + (many // MOST_RUNS + 2) * LIST_COST
         if self.used + cost > self.backlog.budget:
@@ -245,7 +244,7 @@ class MemoryStore(Store):
         if uid in self.backlog.tables:
             self.close_batch()
         position, count, charged = self.position, len(lists.open.get(uid, ())), lists.nbytes
-        cut = parts.parts(selection, values, record=node.is_record, most_elements=values.size, most_runs=MOST_RUNS)
+        cut = parts(selection, values, record=node.is_record, most_elements=values.size, most_runs=MOST_RUNS)
         whole = False
         try:
             whole = all(self._put_list(node, request, compact(found), some, on_overflow) for found, some in cut)

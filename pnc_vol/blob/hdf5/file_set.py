@@ -48,8 +48,8 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.drivers.stack import open_stack, stack_capabilities
 from pnc_vol.errors import NotYetError
+from pnc_vol.extents.merge import coalesced
 from pnc_vol.extents.model import Runs, one_extent
-from pnc_vol.extents.subarrays import coalesced
 from pnc_vol.file.driver_stack import context_of, open_together, stack_of, stack_of_others
 from pnc_vol.file.joining import session_of
 from pnc_vol.file.opening import Opening

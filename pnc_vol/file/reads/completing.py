@@ -29,7 +29,7 @@ from pnc_vol.file.reads.contiguous import Facts, facts_of, read_run
 from pnc_vol.file.reads.fetch import Read, at_once, file_form, lay_over, read_alone, read_by_way, to_read_into
 from pnc_vol.file.session import Session
 from pnc_vol.flush.agree import NO_READS, Weight, transport_code
-from pnc_vol.flush.stream import block_of
+from pnc_vol.flush.execute import block_of
 from pnc_vol.mapping.encoding import decode
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request

@@ -25,7 +25,7 @@ from pnc_vol.extents.model import MOST_AXES, one_extent
 from pnc_vol.extents.place import FewRuns, few_runs
 from pnc_vol.file.reads.execute import read_numbers, read_strided
 from pnc_vol.file.session import Session
-from pnc_vol.flush.stream import BLOCK
+from pnc_vol.flush.execute import BLOCK
 from pnc_vol.late import late
 from pnc_vol.layout.base import Place
 from pnc_vol.mapping.tree import DatasetNode

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents import blocks
 from pnc_vol.extents.model import Extents
-from pnc_vol.flush.stream import BLOCK, block_of, in_parallel
+from pnc_vol.flush.execute import BLOCK, block_of, in_parallel
 from pnc_vol.layout.base import OFFSET
 
 __all__ = ["Call", "Look", "by_calls", "by_looks", "read_numbers", "read_strided"]

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import NotSyncedError, ShortFileError
+from pnc_vol.extents.merge import within
 from pnc_vol.extents.model import MOST_AXES, Extents, Int64, Runs, Selection, before, refuse_axes
 from pnc_vol.extents.place import runs
-from pnc_vol.extents.subarrays import within
 from pnc_vol.file.reads.contiguous import Facts, facts_of, read_run
 from pnc_vol.file.reads.execute import read_numbers
 from pnc_vol.file.reads.gathered import read_gathered

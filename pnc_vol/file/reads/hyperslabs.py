@@ -26,7 +26,7 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import CALL_COST, Driver
 from pnc_vol.extents.model import Extents, Int64, Selection, one_extent
 from pnc_vol.file.reads.execute import Call, Look, by_calls, by_looks, read_strided
-from pnc_vol.flush.stream import BLOCK, block_of
+from pnc_vol.flush.execute import BLOCK, block_of
 from pnc_vol.layout.base import Grid
 
 __all__ = ["Costs", "costs_of", "reach", "read_hyperslab"]
