@@ -31,7 +31,7 @@ def extents_of(f: pnc_vol.File) -> Any:
     return joined[np.argsort(joined[:, 0], kind="stable")]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(posts=st.lists(blocks(), max_size=5), dtype=st.sampled_from(["u1", "i2", "f4", "f8"]), record=st.booleans())
 def test_the_last_one_wins_and_each_byte_is_written_once(posts: Any, dtype: str, record: bool) -> None:
     with pnc_vol.File("x.nc", "w", driver="memory") as f:

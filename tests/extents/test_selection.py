@@ -181,7 +181,7 @@ def shape_and_index(draw):
     return shape, index[0] if len(index) == 1 and draw(st.booleans()) else tuple(index)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=160, deadline=None)
 @given(shape_and_index())
 def test_any_index_selects_what_h5py_selects(twins, case):
     compare(twins, *case)
@@ -197,7 +197,7 @@ def test_every_kind_of_block(twins):
                 np.testing.assert_array_equal(ds[args], every[args])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(shape_and_index(), st.data())
 def test_arrays_are_broadcast_as_h5py_does(twins, case, data):
     shape, args = case
@@ -295,7 +295,7 @@ def test_rows_in_any_order_are_a_run_each():
             f.flush()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_many_blocks_come_one_after_another(twins, shape, data):
     shape = tuple(shape)

@@ -20,7 +20,7 @@ N = 400_000
 ONE_WINDOW = {"cb_nodes": "1", "cb_buffer_size": "16777216"}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @example(1, 7, 7, False, 4, 300, False, False, ONE_WINDOW)
 @example(2, 7, 7, True, 4, 256, True, True, ONE_WINDOW)
 @given(
