@@ -38,6 +38,9 @@ __all__ = [
     "bytes_in_memory",
     "called_like_dimensions",
     "chosen_fill",
+    "dimension_number",
+    "dimension_numbers",
+    "holds_characters",
     "identity",
     "identity_of",
     "is_elsewhere",
@@ -210,7 +213,10 @@ def chosen_fill(dataset: Any) -> Any:
         # HDF5 calls the empty string "chosen", too. Of arrays of varying length h5py shows the fill value of one
         # member, and references have none but null.
         return (dataset.fillvalue or None) if check_string_dtype(dataset.dtype) is not None else None
-    return None if dataset.dtype.hasobject else dataset.fillvalue
+    if dataset.dtype.hasobject or (holds_characters(dataset) and not dataset.fillvalue):
+        # the netCDF-4 library says for all characters what HDF5 has by default
+        return None
+    return dataset.fillvalue
 
 
 def storage_options(dataset: Any) -> str:
@@ -356,6 +362,9 @@ def attribute(obj: Any, name: str) -> tuple[Any, tuple[int, ...] | None, np.dtyp
         if dtype.kind == "S":
             value, dtype = bytes(value).decode("utf-8", "surrogateescape"), string_dtype()
         return value, (), dtype
+    if name == "_FillValue" and isinstance(value, str) and kind_of_object(obj) == "dataset" and obj.dtype == "S1":
+        # for the netCDF-4 library it has the type of its variable
+        return value.encode("utf-8", "surrogateescape"), (), np.dtype("S1")
     return value, tuple(shape), dtype
 
 
@@ -391,6 +400,23 @@ def scale_name(dataset: Any) -> str | None:
 def is_netcdf4(obj: Any) -> bool:
     """Return whether an object is in an HDF5 file that the netCDF-4 library wrote."""
     return is_hdf5(obj) and "_NCProperties" in obj.file.attrs
+
+
+def holds_characters(dataset: Any) -> bool:
+    """Return whether a dataset is a char variable of a netCDF-4 file, each element of which is a character."""
+    return is_netcdf4(dataset) and dataset.dtype == "S1" and bool(dataset.shape)
+
+
+def dimension_number(dataset: Any) -> int | None:
+    """Return the number that the netCDF-4 library gave to the dimension of a scale; None if it gave none."""
+    number = dataset.attrs.get("_Netcdf4Dimid") if _is_scale(dataset) else None
+    return int(number) if isinstance(number, np.integer) else None
+
+
+def dimension_numbers(dataset: Any) -> list[int]:
+    """Return the numbers of a variable's dimensions where the netCDF-4 library noted them; else none."""
+    numbers = np.asarray(dataset.attrs.get("_Netcdf4Coordinates", ()))
+    return numbers.tolist() if numbers.dtype.kind in "iu" and numbers.shape == (len(dataset.shape),) else []
 
 
 def bare_dimension(dataset: Any) -> str:

@@ -62,7 +62,9 @@ class Transfer:
         self.copied: list[str] = []
         """Paths of the datasets in the target, in order of definition."""
         self.scales: dict[str, str] = {}
-        """Path of each netCDF-4 dimension without a variable: the dimension's name."""
+        """Path of each netCDF-4 dimension that has no variable of its own and one axis: the dimension's name."""
+        self.numbers: dict[int, str] = {}
+        """Paths of the scales of netCDF-4 dimensions, by their numbers; found if they are needed."""
         self.dimensions: dict[str, Any] = {}
         """Scales that were made in an HDF5 file for dimensions of NetCDF that have no variable."""
 
@@ -84,6 +86,8 @@ class Transfer:
         if self.to_netcdf:
             _note_spellings(self.ledger, self.values, self.copied, self.scales)
             _note_markers(self.ledger, self.target)
+        else:
+            _note_lengths(self.ledger, self.values, self.copied)
 
     def define(self) -> None:
         """Define all, without values."""
@@ -195,6 +199,8 @@ class Transfer:
         except (*REFUSALS, SourceError) as error:
             self.ledger.lose(path, "dataset", error)
             return
+        if self.to_netcdf and inspect_hdf5.holds_characters(source):
+            made.id.node.element = made.id.node.element.as_characters()
         self.ledger.datasets += 1
         self.copied.append(path)
         self.references.note(source, made.name)
@@ -297,17 +303,21 @@ class Transfer:
         name = inspect_hdf5.scale_name(source)
         if name is None:
             return
+        if len(source.shape or ()) > 1 and inspect_hdf5.is_netcdf4(source):
+            self.scales[path] = path.rpartition("/")[2]
+            return
         try:
             self.values.pair(path)[1].make_scale(name)
         except (*REFUSALS, RuntimeError) as error:
             self.ledger.lose(path, "being a dimension scale", error)
 
     def axes(self, path: str) -> Iterator[str]:
-        """Attach scales and set labels; yields the paths of bare dimensions that gave an axis its name."""
+        """Attach scales and set labels; yields the paths of `scales` that gave an axis its name."""
         source, target = self.values.pair(path)
         for axis in range(len(source.shape or ())):
             label = self.label(source, axis)
-            for scale in inspect_hdf5.axis_scales(source, axis):
+            scales = self.own_dimensions(path, source)[axis : axis + 1] or inspect_hdf5.axis_scales(source, axis)
+            for scale in scales:
                 if scale in self.scales:
                     label = label or self.scales[scale]
                     yield scale
@@ -331,6 +341,17 @@ class Transfer:
     def label(self, source: Any, axis: int) -> str:
         """Return the label that an axis is to have, maybe empty."""
         return inspect_hdf5.axis_label(source, axis)
+
+    def own_dimensions(self, path: str, source: Any) -> list[str]:
+        """Return the scales of the axes of a netCDF-4 variable that is a scale itself, with several axes; HDF5 has none
+        for it, so its dimensions have numbers."""
+        if path not in self.scales:
+            return []
+        if not self.numbers:
+            known = ((inspect_hdf5.dimension_number(self.source[path]), path) for path in (*self.scales, *self.copied))
+            self.numbers = {number: path for number, path in known if number is not None}
+        wanted = inspect_hdf5.dimension_numbers(source)
+        return [self.numbers[number] for number in wanted] if self.numbers.keys() >= set(wanted) else []
 
     def dimension(self, path: str, node: Any, target: Any, axis: int, name: str) -> None:
         """Give an axis the scale that stands for its NetCDF dimension, as netCDF-4 has it for one without a variable.
@@ -414,7 +435,16 @@ def _note_fill_values(ledger: Ledger, values: CopiedValues, paths: list[str]) ->
             ledger.spell(f"{path}@_FillValue", "attribute _FillValue -> fill value, and the attribute")
 
 
-def _note_spellings(ledger: Ledger, values: CopiedValues, paths: list[str], bare: dict[str, str]) -> None:
+def _note_lengths(ledger: Ledger, values: CopiedValues, paths: list[str]) -> None:
+    """Note the names of dimensions that are lengths of strings; HDF5 has the length in the type."""
+    for path in paths:
+        element = values.pair(path)[0].id.node.element
+        for name, size in zip(element.trailing_names, element.trailing, strict=True):
+            if element.is_string and name != f"strlen_{size}":
+                ledger.spell(path, f"dimension {name} -> length of its strings, {size}")
+
+
+def _note_spellings(ledger: Ledger, values: CopiedValues, paths: list[str], scales: dict[str, str]) -> None:
     """Note which conventions the NetCDF file uses for what was copied."""
     for path in paths:
         node = values.pair(path)[1].id.node
@@ -424,8 +454,10 @@ def _note_spellings(ledger: Ledger, values: CopiedValues, paths: list[str], bare
             ledger.spell(path, SPELLINGS[node.element.kind])
         if node.is_placeholder and not node.parts:
             ledger.spell(path, f"no elements -> scalar placeholder, and the shape in {MARKER}")
-    for path, name in bare.items():
-        ledger.spell(path, f"netCDF-4 dimension without a variable -> dimension {name}")
+    with_variables = set(paths)
+    for path, name in scales.items():
+        variable = "with a variable of several axes" if path in with_variables else "without a variable"
+        ledger.spell(path, f"netCDF-4 dimension {variable} -> dimension {name}")
 
 
 def _note_markers(ledger: Ledger, target: Any) -> None:

@@ -50,6 +50,9 @@ FILL = "_FillValue"
 WIDEST = 2**31 - 1
 """Bytes of the widest string that numpy has; characters of a wider dimension are single ones."""
 
+CHARACTERS = "char"
+"""Type in a marker: elements are single characters, also if the last dimension could be the length of strings."""
+
 TYPE_KEYS = ("type", "encoding", "enum", "order", "dtype")
 """Keys of a marker that belong to the element."""
 
@@ -153,6 +156,8 @@ def _marked_element(
     if order not in ("=", ">") or encoding not in ("utf-8", "ascii") or not isinstance(kind, str):
         return None
     element: Element | None = None
+    if code == CHAR and kind == CHARACTERS:
+        return _string((), (), encoding, "string")
     if code == CHAR and kind in ("string", "vlen_string"):
         return _string(*_width_dim(sizes, names), encoding, "string" if kind == "string" else "vlen_string")
     if kind == "number" and code != CHAR:
@@ -228,6 +233,8 @@ def element_marker(element: Element, derived: Element) -> dict[str, Any]:
     if element.kind in _DESCRIBED:
         marker["dtype"] = _describe().describe(element.dtype)
     elif element.is_string:
+        if derived.trailing and not element.trailing:
+            marker["type"] = CHARACTERS
         if element.encoding != derived.encoding:
             marker["encoding"] = element.encoding
     elif element.dtype.str[0] == ">" and element.dtype.itemsize > 1 and np.little_endian:

@@ -534,6 +534,10 @@ class Element(NamedTuple):
         """Axes that arrays of values have behind those of the dataset."""
         return () if self.dtype.subdtype is None else self.dtype.subdtype[1]
 
+    def as_characters(self) -> Element:
+        """Return single characters that have no trailing dimension, out of strings of one byte that have one."""
+        return self._replace(trailing=(), trailing_names=())
+
     def widened(self, width: int) -> Element:
         """Return the same string element with room for `width` bytes."""
         width = max(1, width)
