@@ -404,7 +404,7 @@ def is_netcdf4(obj: Any) -> bool:
 
 def holds_characters(dataset: Any) -> bool:
     """Return whether a dataset is a char variable of a netCDF-4 file, each element of which is a character."""
-    return is_netcdf4(dataset) and dataset.dtype == "S1" and bool(dataset.shape)
+    return bool(dataset.dtype == "S1" and dataset.shape) and is_netcdf4(dataset)
 
 
 def dimension_number(dataset: Any) -> int | None:

@@ -158,8 +158,8 @@ def random_file(path, rng, fmt, longest):
 @pytest.mark.parametrize("longest", [120, 90_000])
 def test_random_files_of_more_than_a_block_and_of_less(tmp_path, verb, fmt, longest):
     """Rows, records and lines may end anywhere within a block."""
-    rng = np.random.default_rng(longest)
-    for i in range(6 if longest == 120 else 2):
+    rng = np.random.default_rng([longest, *fmt.encode()])
+    for i in range(4 if longest == 120 else 1):
         path = tmp_path / f"r{i}.nc"
         random_file(path, rng, fmt, longest)
         assert verb("dump", path, code=0).raw == ncdump(path)

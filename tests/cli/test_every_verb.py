@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_command import verbs
+from run_command import verb, verbs
 
 import pnc_vol
 
@@ -65,20 +65,27 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("given", GIVEN)
-@pytest.mark.parametrize("verb", verbs())
-def test_what_a_verb_cannot_work_with(place: Path, verb: str, given: str) -> None:
-    if (verb, given) in TAKES:
+@pytest.mark.parametrize("name", verbs())
+def test_what_a_verb_cannot_work_with(place: Path, monkeypatch: pytest.MonkeyPatch, name: str, given: str) -> None:
+    if (name, given) in TAKES:
         return
     there = sorted(os.listdir(place))
-    done = ran(place, verb, given, *MORE.get(verb, []))
-    assert done.returncode != 0, done.stdout
-    told = done.stderr.strip() or done.stdout.strip()
+    if name in ("run", "plan"):
+        # which take h5py's place in a whole process
+        done = ran(place, name, given)
+        code, out, err = done.returncode, done.stdout, done.stderr
+    else:
+        monkeypatch.chdir(place)
+        ended = verb(name, given, *MORE.get(name, []))
+        code, out, err = ended.code, ended.out, ended.err
+    assert code != 0, out
+    told = err.strip() or out.strip()
     assert told
-    assert not [word for word in FOREIGN if word in done.stderr + done.stdout], told
-    assert not [line for line in done.stderr.splitlines() if line.count(f"{given}: ") > 1], told
+    assert not [word for word in FOREIGN if word in err + out], told
+    assert not [line for line in err.splitlines() if line.count(f"{given}: ") > 1], told
     if "://" in given:
         assert "no addresses" in told or "the server cannot be reached" in told, told
-    assert len(done.stderr.splitlines()) <= 4, told  # usage lines of a wrong option are four
+    assert len(err.splitlines()) <= 4, told  # usage lines of a wrong option are four
     assert sorted(os.listdir(place)) == there
 
 
@@ -86,15 +93,17 @@ def test_what_a_verb_cannot_work_with(place: Path, verb: str, given: str) -> Non
     os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root, and setpriv to go without its rights"
 )
 @pytest.mark.parametrize(
-    "words", ["link good.nc ro/l.h5", "convert good.nc ro/b.h5", "repack good.nc ro/x.nc", "demo ro"]
-)
-def test_a_folder_in_which_nothing_may_be_written(place: Path, words: str) -> None:
+    ("words", "code"),
+    [("link good.nc ro/l.h5", 2), ("convert good.nc ro/b.h5", 2), ("repack good.nc ro/x.nc", 2), ("demo ro", 2),
+     ("doctor ro", 0)],
+)  # fmt: skip
+def test_a_folder_in_which_nothing_may_be_written(place: Path, words: str, code: int) -> None:
     (place / "ro").mkdir(mode=0o555, exist_ok=True)
     unprivileged = ("setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner")
     done = ran(place, *words.split(), before=unprivileged)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "ro: no file can be made in this directory; get permission to write there" in done.stderr
-    report = ran(place, "doctor", "ro", before=unprivileged)
-    assert report.returncode == 0
-    assert "no file can be made in this directory" in report.stdout
+    assert done.returncode == code
+    if code:
+        assert done.stderr.count("\n") == 1
+        assert "ro: no file can be made in this directory; get permission to write there" in done.stderr
+    else:
+        assert "no file can be made in this directory" in done.stdout
