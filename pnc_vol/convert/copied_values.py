@@ -69,6 +69,7 @@ class CopiedValues:
     Attributes
     ----------
     references : References, translates those in values.
+    places : dict of str to str, the path in the target of each dataset that was defined; the caller notes them.
     total : int, bytes of all values that will be copied; the caller counts them.
     widths : dict of str to int, bytes of the longest string of datasets of strings of varying length.
     room : uint8[...], for blocks of numbers.
@@ -92,6 +93,7 @@ class CopiedValues:
         self.block_bytes = block_bytes
         self.progress = progress
         self.widest = widest
+        self.places: dict[str, str] = {}
         self.total = self.done = 0
         self.widths: dict[str, int] = {}
         self.room = np.empty(0, np.uint8)
@@ -99,8 +101,7 @@ class CopiedValues:
 
     def pair(self, path: str) -> tuple[Any, Any]:
         """Return a dataset of the source, and the one of the target that was made for it."""
-        source = self.source[path]
-        return source, self.target[self.references.place_of(source) or path]
+        return self.source[path], self.target[self.places[path]]
 
     def place(self, paths: list[str]) -> None:
         """Give all variables of a NetCDF target their places before any value is there: no value moves or waits.
@@ -172,14 +173,10 @@ class CopiedValues:
         have none yet (strings) come behind them in the header, and in the order of creation.
         """
         node, session = target.id.node, target.id.check()
-        stored = inspect_hdf5.stored_whole(source)
         wanted = node.element.file_dtype
-        if (
-            stored is None
-            or source.nbytes < LEAST_STORED
-            or node.element.kind != "number"
-            or wanted.newbyteorder("=") != source.dtype.newbyteorder("=")
-        ):
+        same = node.element.kind == "number" and wanted.newbyteorder("=") == source.dtype.newbyteorder("=")
+        stored = inspect_hdf5.stored_whole(source) if same and source.nbytes >= LEAST_STORED else None
+        if stored is None:
             return False
         fd, offset = stored
         itemsize, swaps = wanted.itemsize, wanted != source.dtype

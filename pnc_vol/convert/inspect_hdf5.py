@@ -370,8 +370,10 @@ def attribute(obj: Any, name: str) -> tuple[Any, tuple[int, ...] | None, np.dtyp
 
 def is_plain_netcdf(obj: Any, name: str) -> bool:
     """Return whether an attribute is one value, or a text, as the netCDF-4 library stores them."""
-    about = obj.attrs.get_id(name) if is_netcdf4(obj) else None
-    return about is not None and (about.shape == (1,) or (about.shape == () and about.dtype.kind == "S"))
+    if not is_hdf5(obj):
+        return False
+    about = obj.attrs.get_id(name)
+    return (about.shape == (1,) or (about.shape == () and about.dtype.kind == "S")) and is_netcdf4(obj)
 
 
 # ------------------------------------------------------------------------------------------- scales and labels

@@ -216,10 +216,11 @@ class _Linked(Transfer):
         except (*REFUSALS, OSError, RuntimeError) as error:
             self.ledger.lose(path, "dataset", error)
             return
-        if not node.parts:
-            self.copied.append(path)
         self.ledger.datasets += 1
-        self.references.note(source, made.name)
+        if node.parts:
+            self.references.note(source, made.name)
+        else:
+            self.note(path, source, made)
         self.attributes(source, made)
 
     def parts(self, node: DatasetNode, name: str, target: Any) -> Any:

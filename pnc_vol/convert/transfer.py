@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.api.hdf5_files import of_scales
 from pnc_vol.api.virtual_data import missing
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.copied_values import CopiedValues, create_attribute
@@ -60,7 +61,9 @@ class Transfer:
         self.storage = storage
         self.apart = frozenset() if self.to_netcdf else inspect_hdf5.called_like_dimensions(self.source)
         self.copied: list[str] = []
-        """Paths of the datasets in the target, in order of definition."""
+        """Paths of the datasets in the source that are in the target, in order of definition."""
+        self.scaled: list[str] = []
+        """Those of them that may be a scale, or have scales or labels."""
         self.scales: dict[str, str] = {}
         """Path of each netCDF-4 dimension that has no variable of its own and one axis: the dimension's name."""
         self.numbers: dict[int, str] = {}
@@ -96,9 +99,9 @@ class Transfer:
         self.group(self.source, self.target)
         for source, target in self.later:
             self.attributes(source, target, now=True)
-        for path in self.copied:
+        for path in self.scaled:
             self.scale(path)
-        used = {name for path in self.copied for name in self.axes(path)}
+        used = {name for path in self.scaled for name in self.axes(path)}
         for path in sorted(self.scales.keys() - used):
             source = self.source[path]
             try:
@@ -202,8 +205,7 @@ class Transfer:
         if self.to_netcdf and inspect_hdf5.holds_characters(source):
             made.id.node.element = made.id.node.element.as_characters()
         self.ledger.datasets += 1
-        self.copied.append(path)
-        self.references.note(source, made.name)
+        self.note(path, source, made)
         if source.shape is not None:
             self.values.total += source.size * source.dtype.itemsize
         if gone:
@@ -214,6 +216,14 @@ class Transfer:
             if storage := ", ".join(filter(None, (inspect_hdf5.storage_options(source), copied, details))):
                 self.ledger.drop(path, storage)
         self.attributes(source, made)
+
+    def note(self, path: str, source: Any, made: Any) -> None:
+        """Say which dataset of the target was made for one of the source."""
+        self.copied.append(path)
+        self.values.places[path] = made.name
+        self.references.note(source, made.name)
+        if not self.to_netcdf or of_scales(source):
+            self.scaled.append(path)
 
     def name(self, path: str, name: str, source: Any) -> str:
         """Return what a dataset is called in the target: netCDF-4 has a prefix for one with the name of a dimension."""
@@ -307,7 +317,7 @@ class Transfer:
             self.scales[path] = path.rpartition("/")[2]
             return
         try:
-            self.values.pair(path)[1].make_scale(name)
+            self.target[self.values.places[path]].make_scale(name)
         except (*REFUSALS, RuntimeError) as error:
             self.ledger.lose(path, "being a dimension scale", error)
 
@@ -323,7 +333,9 @@ class Transfer:
                     yield scale
                     continue
                 try:
-                    target.dims[axis].attach_scale(self.values.pair(scale)[1])
+                    # by whatever name it is attached
+                    place = self.values.places.get(scale) or self.references.place_of(self.source[scale])
+                    target.dims[axis].attach_scale(self.target[place or scale])
                 except (*REFUSALS, KeyError, RuntimeError) as error:
                     self.ledger.lose(path, f"scale {scale} of axis {axis}", error)
             if not label:
@@ -428,17 +440,19 @@ def _note_attribute(ledger: Ledger, source: Any, name: str, where: str, shape: t
 def _note_fill_values(ledger: Ledger, values: CopiedValues, paths: list[str]) -> None:
     """Note which fill values are attributes, too, as NetCDF has them."""
     for path in paths:
-        source_has, target_has = ("_FillValue" in side.attrs for side in values.pair(path))
-        if values.to_netcdf and target_has and not source_has:
-            ledger.spell(f"{path}@_FillValue", "fill value -> attribute _FillValue")
-        elif not values.to_netcdf and source_has:
+        netcdf = values.target[values.places[path]] if values.to_netcdf else values.source[path]
+        if "_FillValue" not in netcdf.attrs:
+            continue
+        if not values.to_netcdf:
             ledger.spell(f"{path}@_FillValue", "attribute _FillValue -> fill value, and the attribute")
+        elif "_FillValue" not in values.source[path].attrs:
+            ledger.spell(f"{path}@_FillValue", "fill value -> attribute _FillValue")
 
 
 def _note_lengths(ledger: Ledger, values: CopiedValues, paths: list[str]) -> None:
     """Note the names of dimensions that are lengths of strings; HDF5 has the length in the type."""
     for path in paths:
-        element = values.pair(path)[0].id.node.element
+        element = values.source[path].id.node.element
         for name, size in zip(element.trailing_names, element.trailing, strict=True):
             if element.is_string and name != f"strlen_{size}":
                 ledger.spell(path, f"dimension {name} -> length of its strings, {size}")
@@ -447,7 +461,7 @@ def _note_lengths(ledger: Ledger, values: CopiedValues, paths: list[str]) -> Non
 def _note_spellings(ledger: Ledger, values: CopiedValues, paths: list[str], scales: dict[str, str]) -> None:
     """Note which conventions the NetCDF file uses for what was copied."""
     for path in paths:
-        node = values.pair(path)[1].id.node
+        node = values.target[values.places[path]].id.node
         if path.count("/") > 1 or node.cdf_name != node.name:
             ledger.spell(path, f"path -> variable name {node.cdf_name}")
         if node.element.kind in SPELLINGS:
