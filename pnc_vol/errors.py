@@ -23,7 +23,7 @@ __all__ = [
     "DefinitionError", "DefinitionMismatchError", "FlushError", "ForkedFileError", "FormatError", "FormatWarning",
     "HintsFileError", "LimitError", "LinkExistsError", "LockedError", "LogError", "LogRefusedError",
     "MissingPackageError", "NameExistsError", "NotCDFError", "NotFoundError", "NotSyncedError", "NotYetError",
-    "OperationError",
+    "OperationError", "OtherFileError",
     "PncVolError", "PncVolWarning", "RangeError", "RankError", "ReadOnlyError", "ReadOnlyKeyError", "RemoteError",
     "RequestPendingError", "SelectionError", "SelectionIndexError", "SelectionTypeError", "SelectionValueError",
     "ShortFileError", "ShortFileWarning", "SourceError", "SyncError", "TruncatedHeaderError",
@@ -199,6 +199,10 @@ class BlockedPathError(LinkExistsError, TypeError, KeyError):
 
 class OperationError(PncVolError, RuntimeError):
     """The object does not allow the operation (copy, resize, scales)."""
+
+
+class OtherFileError(OperationError, OSError):
+    """A name of one file would lead to an object of another one, as only external links do."""
 
 
 class DefinitionError(PncVolError, ValueError):

@@ -26,6 +26,7 @@ from pnc_vol.late import late
 from pnc_vol.mapping.attribute_encoding import Attribute, encode_attribute, fitting, make_attribute
 from pnc_vol.mapping.attributes import PLAIN_TYPES, Attributes
 from pnc_vol.mapping.dtypes import Empty
+from pnc_vol.mapping.encoding import from_fields
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
@@ -210,6 +211,8 @@ class AttributeManager(MutableMappingHDF5):
             if old.shape is None or old.value is None:
                 raise ConversionError("Empty attributes can't be modified")
             array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=old.dtype)
+            if old.dtype.kind == "c":
+                array = from_fields(array, old.dtype)
             if array.shape != old.shape and not array.size == old.value.size == 1:
                 raise TypeError(
                     f"Shape of data {array.shape} is incompatible with existing attribute {text!r} of shape {old.shape}"

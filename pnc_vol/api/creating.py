@@ -32,14 +32,14 @@ from pnc_vol.mapping.dimensions import name_axes
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import fill_values, linking, virtual
+    from pnc_vol.api import fill_values, hdf5_files, linking, virtual
     from pnc_vol.api.group import Group
     from pnc_vol.extents import selection
     from pnc_vol.file.open_file import OpenFile
 else:
     # few programs give fill values for fields, or make something in other files
     fill_values, virtual = late("pnc_vol.api.fill_values"), late("pnc_vol.api.virtual")
-    linking = late("pnc_vol.api.linking")
+    hdf5_files, linking = late("pnc_vol.api.hdf5_files"), late("pnc_vol.api.linking")
     selection = late("pnc_vol.extents.selection")
 
 __all__ = ["Creating", "also_outside"]
@@ -54,7 +54,8 @@ _USER_DEFINED = 2
 
 
 def also_outside(method: F) -> F:
-    """Let a method that makes an object by its path do so in another file, if an external link leads there."""
+    """Let a method that makes or deletes something by its path do so in another file, if an external link leads
+    there."""
 
     @functools.wraps(method)
     def making(group: Any, name: Any, *args: Any, **keywords: Any) -> Any:
@@ -67,8 +68,8 @@ def also_outside(method: F) -> F:
             there = linking.follow(group.id, problem.outside)
         except NotFoundError as missing:
             raise BlockedPathError(f"{problem}: {missing}") from None
-        if not isinstance(there, class_of("group")):
-            raise BlockedPathError(f"{problem}: Incompatible object ({there!r}) already exists")
+        if not isinstance(there, class_of("group")) or hdf5_files.is_foreign(there):
+            raise BlockedPathError(f"{problem}: {there!r} is there, and no group of a NetCDF file")
         return getattr(there, method.__name__)(problem.rest, *args, **keywords)
 
     return making  # type: ignore[return-value]

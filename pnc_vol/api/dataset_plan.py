@@ -256,11 +256,8 @@ def _prepared(data: Any, wanted: np.dtype[Any] | None, on_overflow: Overflow) ->
             array = np.asarray(data, dtype=bool)
         else:
             array = encoding.numbers(data, wanted)
-    if element.kind == "complex" and array.dtype.names is not None:
-        # a compound that is a complex number to HDF5
-        made = np.empty(array.shape, element.dtype)
-        made.real, made.imag = (array[name] for name in array.dtype.names)
-        array = made
+    if element.kind == "complex":
+        array = encoding.from_fields(array, element.dtype)
     if element.kind == "vlen_string":
         # wide enough from the start, so that the first flush needs not lay it out anew
         array = encoding.encode(array, element)

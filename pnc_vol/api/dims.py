@@ -89,7 +89,7 @@ class DimensionProxy:
                 raise SelectionIndexError(f"scale {item} of {len(scales)} does not exist") from None
         name = text_of(item)
         for scale in scales:
-            if scale.scale == name:
+            if scale.scale_name == name:
                 return self._wrap(scale)
         raise NotFoundError(f"no scale of the name {name!r} is attached to axis {self._dimension}")
 
@@ -120,7 +120,7 @@ class DimensionProxy:
             if not any(scale is node for scale in axis.scales):
                 axis.scales.append(node)
             if node.scale is None:
-                node.scale = ""
+                node.scale = True
             dataset.tree.touch()
 
     def detach_scale(self, dset: Dataset) -> None:
@@ -150,7 +150,7 @@ class DimensionProxy:
 
     def items(self) -> list[tuple[str, Dataset]]:
         """Return the names and datasets of the scales."""
-        return [(scale.scale or "", self._wrap(scale)) for scale in self._open()[1].scales]
+        return [(scale.scale_name, self._wrap(scale)) for scale in self._open()[1].scales]
 
     def keys(self) -> list[str]:
         """Return the names of the scales."""

@@ -23,7 +23,7 @@ from pnc_vol.api.ids import GroupID, ObjectID
 from pnc_vol.api.mappings import Visiting
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import ExternalLink, HLObject, SoftLink, stands_for, wrap
-from pnc_vol.errors import DefinitionError, NotFoundError, ReadOnlyKeyError, printable
+from pnc_vol.errors import DefinitionError, NotFoundError, OtherFileError, ReadOnlyKeyError, printable
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
@@ -190,7 +190,7 @@ class Group(Creating, Visiting):
         Raises
         ------
         OSError
-            The name is taken.
+            The name is taken; or it is in another file, where values are stored by `create_dataset` alone.
         """
         if name is None:
             raise TypeError("expected bytes, NoneType found")
@@ -202,20 +202,28 @@ class Group(Creating, Visiting):
                 return
         self._set_item(name, obj)
 
-    @also_outside
     def _set_item(self, name: Any, obj: Any) -> None:
-        """Do as `__setitem__` does, in another file, too; with any object."""
+        """Do as `__setitem__` does with any object."""
         session = self._check()
         with session.lock:
             session.check_open()
             if type(obj).__module__.startswith("h5py."):
                 obj = hdf5_files.given(obj)
             if HLObject in type(obj).__mro__ or isinstance(obj, (SoftLink, ExternalLink, np.dtype)):
-                linking.make_link(self, name, obj)
+                self._set_link(name, obj)
                 return
             options = {"track_order": True} if get_config().track_order else {}
-            self._made(session, name, None, None, obj, options, as_link=True)
+            try:
+                self._made(session, name, None, None, obj, options, as_link=True)
+            except paths.LeadsOutside as link:
+                # as h5py, which makes the dataset in this file and then links it
+                raise OtherFileError(f"{link}; use create_dataset to make it there") from None
 
+    @also_outside
+    def _set_link(self, name: Any, obj: Any) -> None:
+        linking.make_link(self, name, obj)
+
+    @also_outside
     def __delitem__(self, name: str | bytes) -> None:
         """Delete an object and all below it.
 
@@ -267,18 +275,11 @@ class Group(Creating, Visiting):
             return paths.lookup(node, name) is not None
         if not paths.components(paths.text_of(name, stored=True)):
             return paths.lookup(node, name) is not None
-        return paths.link_of(node, name) is not None or self._is_outside(name)
-
-    def _is_outside(self, name: Any) -> bool:
-        """Return True if the path leads through an external link to an object that is there."""
-        found = paths.lookup(self._node, name)
-        if not isinstance(found, paths.Outside):
-            return False
         try:
-            self._wrap(found)
-        except KeyError:
-            return False
-        return True
+            return paths.link_of(node, name) is not None
+        except paths.LeadsOutside:
+            # a member of a group of another file counts if there is an object
+            return self.get(name) is not None  # type: ignore[arg-type]
 
     def clear(self) -> None:
         """Delete all members.
@@ -319,7 +320,10 @@ class Group(Creating, Visiting):
         session = self._check()
         with session.lock:
             session.check_open()
-            place = paths.link_of(self._node, source)
+            try:
+                place = paths.link_of(self._node, source)
+            except paths.LeadsOutside as link:
+                raise DefinitionError(f"Unable to move link: {link}, and a link stays in its file") from None
             if place is None:
                 near = paths.missing(self._node, source, f"Unable to move link (name doesn't exist): {source!r}")
                 raise DefinitionError(str(near))

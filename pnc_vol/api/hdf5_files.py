@@ -40,7 +40,10 @@ from pnc_vol.optional import is_patched, require, require_h5py
 from pnc_vol.settings import options
 from pnc_vol.system import REAL
 
-__all__ = ["admit", "instead", "is_foreign", "is_hdf5", "is_sound", "of_scales", "open_as_is", "open_hdf5", "with_rows"]
+__all__ = [
+    "admit", "end_of_patch", "instead", "is_foreign", "is_hdf5", "is_sound", "of_scales", "open_as_is", "open_hdf5",
+    "with_rows",
+]  # fmt: skip
 
 _H5PY = frozenset(
     ("libver", "userblock_size", "swmr", "rdcc_nslots", "rdcc_nbytes", "rdcc_w0", "track_order", "page_buf_size",
@@ -48,6 +51,8 @@ _H5PY = frozenset(
 )  # fmt: skip
 """Keywords that h5py takes for a file that is read."""
 _DRIVERS = (None, "sec2", "stdio", "core", "fileobj")
+_own_copies: dict[Any, Any] = {}
+"""``copy`` of h5py's `Group`, by this class, while another one is in its place."""
 
 
 def is_foreign(thing: Any) -> bool:
@@ -198,9 +203,9 @@ def given(obj: Any) -> Any:
 
 def _let_copies_come(foreign: Any) -> None:
     """Let ``copy`` of h5py's groups copy into groups of ours, too: under a patch, a program knows one h5py."""
-    theirs = foreign.copy
-    if hasattr(theirs, "__wrapped__"):
+    if foreign in _own_copies:
         return
+    theirs = _own_copies[foreign] = foreign.copy
 
     @functools.wraps(theirs)
     def copy(self: Any, source: Any, dest: Any, *args: Any, **keywords: Any) -> None:
@@ -210,6 +215,13 @@ def _let_copies_come(foreign: Any) -> None:
             theirs(self, source, dest, *args, **keywords)
 
     foreign.copy = copy
+
+
+def end_of_patch() -> None:
+    """Give h5py's groups their own ``copy`` back."""
+    while _own_copies:
+        foreign, theirs = _own_copies.popitem()
+        foreign.copy = theirs
 
 
 def instead(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -34,6 +34,7 @@ from pnc_vol.errors import (
     NotCDFError,
     NotFoundError,
     OperationError,
+    OtherFileError,
 )  # fmt: skip
 from pnc_vol.mapping.dtypes import element_for
 from pnc_vol.mapping.links import MOST_STEPS, External, Hard, Soft, TypeNode, remove, remove_link
@@ -62,8 +63,8 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
         The name is taken.
     TypeError
         A type that cannot be stored.
-    RuntimeError
-        An object of another file.
+    OtherFileError
+        An object of another file: an OSError, and a RuntimeError.
     """
     session = group._check()
     node = group.id.node
@@ -83,7 +84,7 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
         obj._check()
         target = obj.id.node
         if target.tree is not session.defs.tree:
-            raise OperationError(f"{target.path!r} is in another file: only an ExternalLink can refer to it")
+            raise OtherFileError(f"{target.path!r} is in another file: only an ExternalLink can refer to it")
         if target.parent is None and target is not session.defs.tree.root:
             # it had no name until now: this is its place
             session.defs.tree.move(target, slot.open(), slot.leaf)
@@ -99,7 +100,15 @@ def _short(path: str) -> str:
 
 def link_at(group: Group, name: Any) -> Any:
     """Return the link of that name as h5py's object; None if there is none."""
-    found = paths.link_of(group.id.node, name)
+    try:
+        found = paths.link_of(group.id.node, name)
+    except paths.LeadsOutside as outside:
+        problem = outside.with_traceback(None)
+        try:
+            there: Any = follow(group.id, problem.outside)
+        except KeyError:
+            return None
+        return there.get(problem.rest, getlink=True) if isinstance(there, class_of("group")) else None
     if found is None:
         # the root, or something in another file
         return HardLink() if name in group else None

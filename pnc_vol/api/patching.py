@@ -26,13 +26,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from pnc_vol.api import attrs, dataset, dims, filters, group, ids, mappings, objects, storage_info, views
+from pnc_vol.api import attrs, dataset, dims, filters, group, hdf5_files, ids, mappings, objects, storage_info, views
 from pnc_vol.api.ignored_options import FILTER_IDS
 from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, version
 from pnc_vol.errors import OperationError
 from pnc_vol.mapping import dtypes
 from pnc_vol.mapping.dtypes import Reference, RegionReference
-from pnc_vol.optional import note_real, real_modules, take_h5py_out
+from pnc_vol.optional import is_patched, note_real, real_modules, take_h5py_out
 
 __all__ = ["patch", "submodule"]
 
@@ -182,6 +182,8 @@ class _Patch(AbstractContextManager[Any]):
         """Put everything back as it was."""
         take_h5py_out()
         sys.modules.update(self._saved or real_modules())
+        if not is_patched():
+            hdf5_files.end_of_patch()
 
     def __enter__(self) -> _Patch:
         return self

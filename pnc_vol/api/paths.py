@@ -45,7 +45,7 @@ class Outside(NamedTuple):
 
 
 class LeadsOutside(BlockedPathError):
-    """A path on which something is to be made leads into another file.
+    """A path on which something is to be made, or a link is asked for, leads into another file.
 
     outside : Outside, where to.
     rest : str, the path from there on.
@@ -192,12 +192,20 @@ def missing(group: GroupNode, name: object, message: str) -> NotFoundError:
 
 
 def link_of(group: GroupNode, name: object) -> tuple[GroupNode, str] | None:
-    """Return the group and the name of a link, which may lead nowhere; None if there is no such member."""
+    """Return the group and the name of a link, which may lead nowhere; None if there is no such member.
+
+    Raises
+    ------
+    LeadsOutside
+        It is in another file.
+    """
     text = text_of(name, stored=True)
     parts = components(text)
     if not parts:
         return None
     above = lookup(group, ("/" if text.startswith("/") else "./") + "/".join(parts[:-1]))
+    if isinstance(above, Outside):
+        raise LeadsOutside(f"{text!r} leads to another file, {above.filename!r}", above, parts[-1])
     if not isinstance(above, GroupNode) or not (parts[-1] in above.children or parts[-1] in above.links):
         return None
     return above, parts[-1]

@@ -54,7 +54,7 @@ def present(node: Any) -> tuple[str, ...]:
     if node.scale is None:
         names = ["DIMENSION_LIST"] if any(axis.scales for axis in node.axes) else []
     else:
-        names = ["CLASS", *(["NAME"] if node.scale else []), *(["REFERENCE_LIST"] if _uses_of(node) else [])]
+        names = ["CLASS", *([] if node.scale is True else ["NAME"]), *(["REFERENCE_LIST"] if _uses_of(node) else [])]
     return tuple(name for name in names if name not in node.attrs)
 
 
@@ -63,7 +63,7 @@ def derived(node: Any, name: str) -> Attribute | None:
     if name not in present(node):
         return None
     if name in ("CLASS", "NAME"):
-        text = SCALE if name == "CLASS" else node.scale.encode("utf-8", "surrogateescape")
+        text = SCALE if name == "CLASS" else node.scale_name.encode("utf-8", "surrogateescape")
         value = np.array(text, f"S{len(text) + 1}")
         return Attribute(value.dtype, (), value)
     if name == "REFERENCE_LIST":
@@ -115,7 +115,7 @@ def assign(node: Any, name: str, value: Any) -> bool:
         for axis, found in zip(node.axes, scales, strict=True):
             axis.scales = found
         for scale in (scale for found in scales for scale in found):
-            scale.scale = scale.scale or ""
+            scale.scale = True if scale.scale is None else scale.scale
     node.tree.touch()
     return True
 
@@ -129,7 +129,7 @@ def remove(node: Any, name: str) -> bool:
     if name not in present(node):
         return False
     if name == "NAME":
-        node.scale = ""
+        node.scale = True
     elif name == "DIMENSION_LIST":
         for axis in node.axes:
             axis.scales = []
@@ -151,7 +151,7 @@ def _make(node: DatasetNode) -> None:
     name = None if stored is None else _text(stored.value)
     if name is not None:
         del node.attrs["NAME"]
-    node.scale = name or ""
+    node.scale = True if name is None else name
     node.tree.touch()
 
 

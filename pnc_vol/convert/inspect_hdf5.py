@@ -390,8 +390,7 @@ def _is_scale(dataset: Any) -> bool:
 def scale_name(dataset: Any) -> str | None:
     """Return the name that a dimension scale was given, maybe empty; None if the dataset is no scale."""
     if not is_hdf5(dataset):
-        name: str | None = dataset.id.node.scale
-        return name
+        return dataset.id.node.scale_name if _is_scale(dataset) else None
     import h5py
 
     if not h5py.h5ds.is_scale(dataset.id):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from pnc_vol.mapping.dtypes import (
     metadata_of,
     string_dtype,
 )
-from pnc_vol.mapping.encoding import decode, encode, numbers
+from pnc_vol.mapping.encoding import decode, encode, from_fields, numbers
 from pnc_vol.mapping.names import is_shape
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ def conform(values: Any, dt: Dtype, on_overflow: Overflow = "raise") -> NDArray[
                 values = np.where(unset.reshape(values.shape), "", values)
         coded = encode(values, element_for(dt))
         return coded.astype(object) if dt.kind == "O" else coded
+    if isinstance(values, np.ndarray) and dt.kind == "c":
+        values = from_fields(values, dt)
     if isinstance(values, np.ndarray) and values.dtype.names is not None:
         raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to {dt!r}")
     plain = np.dtype(dt.str) if dt.metadata else dt
@@ -265,8 +268,8 @@ def rows_of(values: Any, base: Dtype, on_overflow: Overflow = "raise") -> NDArra
     except (ConversionError, ValueError, TypeError):
         return _rows([_row(item, base, on_overflow) for item in values], (len(values),))
     if array.ndim > 1:
-        flat = array.reshape(-1, array.shape[-1])
-        return _rows(list(flat), array.shape[:-1])
+        *outer, length = array.shape
+        return _rows(list(array.reshape(prod(outer), length)), tuple(outer))
     return _rows([np.atleast_1d(array)], ())
 
 

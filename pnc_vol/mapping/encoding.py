@@ -23,7 +23,7 @@ from pnc_vol.errors import ConversionError, DefinitionError, RangeError
 from pnc_vol.format.convert import Overflow, converted, to_file
 from pnc_vol.mapping.dtypes import Dtype, Element, Kind, special_dtype, string_dtype
 
-__all__ = ["decode", "encode", "guessed", "numbers"]
+__all__ = ["decode", "encode", "from_fields", "guessed", "numbers"]
 
 Shape = tuple[int, ...]
 
@@ -157,8 +157,27 @@ def _encode_numbers(values: Any, element: Element, _: Overflow) -> NDArray[Any]:
     return array
 
 
+def from_fields(array: NDArray[Any], dtype: Dtype) -> NDArray[Any]:
+    """Return complex numbers that are given as HDF5 has them, a compound of ``r`` and ``i``; any other array as it is.
+
+    Raises
+    ------
+    ConversionError
+        A compound without these two fields of real numbers.
+    """
+    names = array.dtype.names
+    if names is None:
+        return array
+    if not {"r", "i"} <= set(names) or not all(array[name].dtype.kind in "biuf" for name in "ri"):
+        lacks = "it has not the fields 'r' and 'i' of real numbers, which a complex number is in HDF5"
+        raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {dtype!r}: {lacks}")
+    made = np.empty(array.shape, np.result_type(np.complex64, array["r"], array["i"]))
+    made.real, made.imag = array["r"], array["i"]
+    return made
+
+
 def _encode_complex(values: Any, element: Element, _: Overflow) -> NDArray[Any]:
-    return numbers(values, element.dtype)
+    return numbers(from_fields(values, element.dtype) if isinstance(values, np.ndarray) else values, element.dtype)
 
 
 def _encode_members(values: Any, element: Element, on_overflow: Overflow) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import groupby
 from threading import Lock
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.format.model import Attr, Dim, Var
@@ -140,7 +140,8 @@ class DatasetNode(Node):
     maxshape : tuple, or None when it equals `shape`.
     fillvalue : bytes, one element as in the file, or None for zeros (HDF5's default).
     names : tuple of (str, str or None), label and `Axis.dim_name` of each axis as long as nobody asked for `axes`.
-    scale : str or None, the scale's name (maybe ``""``) when this dataset is a dimension scale.
+    scale : str, the scale's name (maybe ``""``) when this dataset is a dimension scale; True if it is one without a
+        name, as HDF5 makes it of what is attached to an axis; None if it is no scale.
     cdf_name : str, name of the variable once it has one.
     ignored : storage options of HDF5 that have no effect here and are remembered (chunks, compression...).
     parts : Parts, the variables of a dataset that takes several (`mapping.composite`), which no group has; mostly none.
@@ -154,7 +155,7 @@ class DatasetNode(Node):
     maxshape: tuple[int | None, ...] | None = None
     fillvalue: bytes | None = None
     names: tuple[tuple[str, str | None], ...] = ()
-    scale: str | None = None
+    scale: str | Literal[True] | None = None
     cdf_name: str = ""
     ignored: Mapping[str, Any] = None  # type: ignore[assignment]
     parts: Parts = None  # type: ignore[assignment]
@@ -182,6 +183,11 @@ class DatasetNode(Node):
     def seen_axes(self) -> list[Axis]:
         """Return the axes, for reading: changes are lost unless `axes` was used before."""
         return self.made_axes or [Axis(label, [], name) for label, name in self.names]
+
+    @property
+    def scale_name(self) -> str:
+        """The name of a dimension scale; "" of one without a name, and of any other dataset."""
+        return self.scale if isinstance(self.scale, str) else ""
 
     @property
     def is_record(self) -> bool:

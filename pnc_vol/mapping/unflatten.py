@@ -412,7 +412,7 @@ class _TreeReader:
     def _mark_scale(self, node: DatasetNode, marker: Marker) -> None:
         """Note whether the marker has the dataset as a scale, and of which name."""
         if "scale" in marker:
-            if marker["scale"] is None or is_text(marker["scale"]):
+            if marker["scale"] is None or marker["scale"] is True or is_text(marker["scale"]):
                 node.scale = marker["scale"]
             else:
                 self._complain(node, "scale", marker["scale"])

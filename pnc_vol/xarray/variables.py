@@ -227,7 +227,7 @@ class Definer:
         group: Group = self.group
         while True:
             for one in datasets_of(group.id.node):
-                if one.node.scale and len(one.node.shape or ()) == 1:
+                if one.node.scale_name and len(one.node.shape or ()) == 1:
                     found.setdefault(one.name, group[one.name])
             if group.name == "/":
                 return found

@@ -110,6 +110,41 @@ def test_external_links(impl: Any, tmp_path: pathlib.Path) -> None:
         f.close()
 
 
+def test_what_is_in_another_file_is_made_and_deleted_there(both: Any) -> None:
+    both.same("""
+        o = h5.File(folder + '/o', 'w'); o['x'], o['g/y'], o['kept'] = 1, 2, 3; o.close()
+        f['own'], f['to'], f['deep'] = 1, h5.ExternalLink('o', '/'), h5.ExternalLink('o', '/g')
+        f['soft'], f['gone'], f['nothing'] = h5.SoftLink('/to'), h5.ExternalLink('no', '/'), h5.ExternalLink('o', '/no')
+        del f['to/x']
+        'to/x' in f, 'deep/y' in f, 'soft/g/y' in f, 'to/no/x' in f, 'gone/x' in f, 'nothing/x' in f
+        del f['deep/y']
+        sorted(f['deep']), sorted(f['to'])
+        del f['to/nothing']
+        del f['gone/x']
+        del f['nothing/x']
+        # h5py makes a value in the file of the link, and links it then
+        f['to/value'] = 5
+        f['to/hard'] = f['own']
+        f['hard'] = f['to/kept']
+        f['soft/type'], f['deep/link'], f['to/out'] = np.dtype('f4'), h5.SoftLink('/x'), h5.ExternalLink('a', '/b')
+        f['to/again'] = f['to/kept']
+        f['deep'].create_dataset('made', data=[1, 2])[:]
+        f.get('deep/link', getlink=True).path, f.get('to/out', getlink=True).filename
+        f.get('to/kept', getlink=True, getclass=True), f.get('to/none', 7, getlink=True), f.get('gone/x', getlink=True)
+        f.move('own', 'to/own')
+        f.move('to/kept', 'kept')
+        f.copy('own', 'to/own')
+        f.copy('to/kept', 'copied')
+        sorted(f), sorted(f['to']), sorted(f['deep'])
+    """)
+    both.again("r")
+    both.same("""
+        del f['to/kept']
+        f['deep/another'] = h5.SoftLink('/x')
+        sorted(f['to']), sorted(f['deep']), f['to/again'][()], f['to/type'].dtype, f['copied'][()]
+    """)
+
+
 def test_a_named_type_is_no_group(both: Any) -> None:
     both.same("""
         f['t'] = np.dtype('f4')

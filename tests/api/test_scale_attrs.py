@@ -110,6 +110,24 @@ def test_assigning_and_deleting_change_the_scales(impl: Any, tmp_path: pathlib.P
             del f["lone"].attrs["CLASS"]
 
 
+def test_a_scale_may_have_an_empty_name_or_none(tmp_path: pathlib.Path) -> None:
+    shown = []
+    for impl in (real_h5py, pnc_vol):
+        with impl.File(tmp_path / impl.__name__, "w") as f:
+            f["default"], f["empty"], f["attached"], f["named"], f["d"] = (np.arange(2.0) for _ in range(5))
+            f["default"].make_scale()
+            f["empty"].make_scale("")
+            f["named"].make_scale("n")
+            for name in ("attached", "default", "named"):
+                f["d"].dims[0].attach_scale(f[name])
+            f.copy("attached", "copied")
+        with impl.File(tmp_path / impl.__name__) as f:
+            names = {name: f[name].attrs.get("NAME") for name in f}
+            shown.append((names, f["d"].dims[0].keys(), [f[name].is_scale for name in f], f["d"].dims[0][""].name))
+    assert shown[0] == shown[1]
+    assert shown[0][0] == {"d": None, "default": b"", "empty": b"", "attached": None, "copied": None, "named": b"n"}
+
+
 def test_a_scale_is_made_by_its_attributes(tmp_path: pathlib.Path) -> None:
     """h5py writes a text of another padding than HDF5 asks for, so that it cannot do this without low-level calls."""
     path = tmp_path / "x.nc"

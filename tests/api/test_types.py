@@ -271,6 +271,48 @@ def test_fields_of_an_array_that_are_not_in_the_dataset_stay_as_they_are(both: A
     """)
 
 
+def test_rows_may_all_be_empty(both: Any) -> None:
+    both.same("""
+        d = f.create_dataset('d', (2,), h5.vlen_dtype('i4'))
+        d[...] = [[1], [2, 3]]
+        d[...] = [[], []]
+        d[:]
+        d[1] = [4]
+        d[...] = np.zeros((2, 0))
+        d[:]
+        d[0] = []
+        d[1:] = [[]]
+        d[...] = [np.zeros(0), [5]]
+        d[:]
+    """)
+    both.again()
+    both.same("f['d'][:]")
+
+
+def test_complex_numbers_are_given_as_fields(both: Any) -> None:
+    both.same("""
+        ri = np.array([(1, 2), (3, 4)], [('r', 'f8'), ('i', 'f8')])
+        d, e = f.create_dataset('d', (2,), 'c16'), f.create_dataset('e', (2,), '>c8')
+        d[...] = ri; e[...] = ri
+        d[:], e[:]
+        d[...] = ri.astype([('i', 'i4'), ('r', '>f4')])
+        d[:]
+        d[1:] = ri[:1].astype([('r', 'u1'), ('x', 'f4'), ('i', 'u1')])
+        e.write_direct(ri[::-1].copy())
+        d[:], e[:]
+        d[...] = ri.astype([('r', 'f8'), ('i', 'S3')])
+        f.attrs['a'] = np.array([5 + 6j, 7])
+        f.attrs.modify('a', ri)
+        f.attrs['a']
+        c = f.create_dataset('c', (2,), [('z', 'c16'), ('n', 'i4')])
+        c[...] = np.array([((1, 2), 3)] * 2, [('z', ri.dtype), ('n', 'i4')])
+        c[:]
+    """)
+    d = both.names[1]["d"]
+    with pytest.raises(TypeError, match="has not the fields 'r' and 'i'"):
+        d[...] = np.zeros(2, [("re", "f8"), ("im", "f8")])
+
+
 def test_rows_and_references_are_read_into_arrays(both: Any) -> None:
     both.same("""
         d, r = f.create_dataset('d', (2,), h5.vlen_dtype('i4')), f.create_dataset('r', (2,), h5.ref_dtype)

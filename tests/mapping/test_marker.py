@@ -97,7 +97,7 @@ def test_a_scale_keeps_a_name_that_is_not_its_own(tmp_path: Path) -> None:
     }
     with h5py.File(path) as f:
         found = {name: f[name].attrs.get("NAME") for name in ("own", "empty", "other", "g/deep", "there")}
-    assert found == {"own": b"own", "empty": None, "other": b"name", "g/deep": b"deep", "there": b"moved"}
+    assert found == {"own": b"own", "empty": b"", "other": b"name", "g/deep": b"deep", "there": b"moved"}
 
 
 def test_other_programs_show_the_marker(tmp_path: Path) -> None:

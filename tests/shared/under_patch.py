@@ -168,6 +168,7 @@ def with_the_real_one(folder: str) -> None:
 
     import pnc_vol
 
+    copy = real.Group.copy
     with pnc_vol.patch(force=True):
         import h5py
 
@@ -175,7 +176,7 @@ def with_the_real_one(folder: str) -> None:
             print(type(f) is real.File, f["g/x"].attrs["units"], f["g/x"].parent.name)
     import h5py
 
-    print(h5py is real, real.File("in.h5")["g/x"].attrs["units"])
+    print(h5py is real, real.File("in.h5")["g/x"].attrs["units"], real.Group.copy is copy)
 
 
 def without_h5py(folder: str) -> None:
