@@ -79,6 +79,9 @@ _GAP, _MOST_PARTS = 1024, 8
 _NUL = (b"", b"\0\0\0", b"\0\0", b"\0")
 """Padding by the length modulo 4 of what it follows."""
 
+_MOST_LISTED = 64
+"""Parts of a list of attributes that are replaced one by one."""
+
 _MOST_KNOWN = 1 << 12
 """Entries from which on nothing more is remembered: memory."""
 
@@ -502,19 +505,40 @@ def _list_changes(
     front = _same_front(old, new)
     back = _same_front(old[front:][::-1], new[front:][::-1])
     gone, made = old[front : len(old) - back], new[front : len(new) - back]
-    check_attrs(owner, made, writer.version)
     listing = writer.w.listing.size
     # What stays is measured on the side where there is less of it.
     if front <= back:
-        at = start + listing + len(writer.entries(old[:front]))
-        stop = at + len(writer.entries(gone))
+        at = start + listing + writer.measure(old[:front])
     else:
-        stop = end - len(writer.entries(old[len(old) - back :]))
-        at = stop - len(writer.entries(gone))
-    found = [_Change(at, stop, writer.entries(made))] if gone or made else []
-    if len(old) != len(new):
-        found.insert(0, _Change(start, start + listing, writer.listing(ATTRIBUTE, len(new))))
+        at = end - writer.measure(old[len(old) - back :]) - writer.measure(gone)
+    found = [] if len(old) == len(new) else [_Change(start, start + listing, writer.listing(ATTRIBUTE, len(new)))]
+    seen = 0
+    for begin, stop, fresh in _unlike(gone, made):
+        check_attrs(owner, fresh, writer.version)
+        at += writer.measure(gone[seen:begin])
+        found.append(_Change(at, at + writer.measure(gone[begin:stop]), writer.entries(fresh)))
+        at, seen = found[-1].end, stop
     return found
+
+
+def _unlike(old: tuple[Attr, ...], new: tuple[Attr, ...]) -> list[tuple[int, int, tuple[Attr, ...]]]:
+    """Return which parts of a list of attributes are others in the new one: start, end, and what takes their place.
+
+    What is added or gone is taken for the first of the list; where that does not leave few parts, all is one.
+    """
+    more = len(new) - len(old)
+    gone, added = (0, more) if more >= 0 else (-more, 0)
+    parts = [(0, gone)] if more else []
+    for i, (one, other) in enumerate(zip(old[gone:], new[added:], strict=True), gone):
+        if one is not other and one != other:
+            if parts and parts[-1][1] == i:
+                parts[-1] = parts[-1][0], i + 1
+            elif len(parts) < _MOST_LISTED:
+                parts.append((i, i + 1))
+            else:
+                parts = [(0, len(old))]
+                break
+    return [(start, stop, new[start + more if start else 0 : stop + more]) for start, stop in parts]
 
 
 def _same_front(one: tuple[Attr, ...], other: tuple[Attr, ...]) -> int:
@@ -656,6 +680,15 @@ class _HeaderWriter:
                 head = names[name] = self.name(name)
             pieces += (head, pack(code, nelems), data, _NUL[len(data) & 3])
         return b"".join(pieces)
+
+    def measure(self, attrs: tuple[Attr, ...]) -> int:
+        """Return the bytes of attributes, without their number."""
+        fields = self.w.number.size + self.w.listing.size
+        total = 0
+        for name, _, _, data in attrs:
+            n = len(name) if name.isascii() else len(name.encode("utf-8", "surrogateescape"))
+            total += fields + (n + 3 & -4) + (len(data) + 3 & -4)
+        return total
 
     def variables(self, header: Header, chosen: Iterable[Var]) -> list[bytes]:
         """Return variables of a header, one by one, with begins that are 0."""

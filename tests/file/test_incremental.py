@@ -317,6 +317,25 @@ def test_many_attributes_are_not_compared(tmp_path: pathlib.Path) -> None:
         assert least < 1400, least
 
 
+@pytest.mark.parametrize("new", [False, True], ids=["changed", "new"])
+def test_between_two_changed_attributes_nothing_is_encoded(tmp_path: pathlib.Path, new: bool) -> None:
+    """Of the file and of its last group, in one flush: those of the groups between them stay as they are."""
+    system, path = TraceSystem(), tmp_path / "x.nc"
+    with pnc_vol.File(path, "w", system=system, header_reserve=1 << 18) as f:
+        for i in range(500):
+            f.create_group(f"g{i:03}").attrs["a"] = i
+        f.flush()
+        for i in range(6):
+            f.attrs[f"title{i if new else 0}"], f["g499"].attrs["a"] = i, -i
+            system.log.clear()
+            lines = lines_of(f.flush)
+            assert lines < 7000, lines
+            assert new or sum(call.nbytes for call in system.log if call.name == "pwrite") < 2048 or not i
+    with pnc_vol.File(path) as f:
+        assert [f[f"g{i:03}"].attrs["a"] for i in (0, 250, 498, 499)] == [0, 250, 498, -5]
+        assert dict(f.attrs) == ({f"title{i}": i for i in range(6)} if new else {"title0": 5})
+
+
 @pytest.mark.parametrize(
     ("act", "least", "most"),
     [(change_an_attribute, 1, 8), (add_a_row, 8, 8), (add_one_to_the_last, 60, 2000), (flush, 0, 0), (post, 0, 0)],

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.errors import DefinitionError, NameExistsError, TruncatedHeaderError
+from pnc_vol.format.encode import changed_parts, with_changes
 
 
 def test_attribute_lists_of_all_shapes_follow_each_other() -> None:
@@ -23,6 +24,38 @@ def test_attribute_lists_of_all_shapes_follow_each_other() -> None:
     ]  # fmt: skip
     header = Header(5, vars=tuple(Var(f"v{i}", (), attrs, 5, 2000 + 4 * i) for i, attrs in enumerate(lists)))
     assert decode(encode(header), file_size=10**6).header == header
+
+
+@st.composite
+def edited(draw: st.DrawFn) -> list[tuple[Attr, ...]]:
+    """A list of attributes, and what it becomes by changes here and there."""
+    values = st.binary(max_size=9)
+    listed = [Attr(f"a{i}", 2, len(value), value) for i, value in enumerate(draw(st.lists(values, max_size=90)))]
+    found = [tuple(listed)]
+    for step in range(3):
+        for i, what in draw(st.lists(st.tuples(st.integers(0, 90), st.sampled_from("+-=")), max_size=70)):
+            value = draw(values) if i % 7 == 0 else b"new"
+            put = [] if what == "-" else [Attr(f"n{step}{'é' * (i % 2)}{i}", 2, len(value), value)]
+            listed[i : i + (what != "+")] = put
+        found.append(tuple(listed))
+    return found
+
+
+@given(edited(), edited(), st.sampled_from([1, 2, 5]))
+def test_a_header_with_other_attributes_is_encoded_as_if_anew(
+    of_file: list[tuple[Attr, ...]], of_variable: list[tuple[Attr, ...]], version: int
+) -> None:
+    header = Header(version, attrs=of_file[0], vars=(Var("v", (), of_variable[0], 6, 1 << 20),))
+    before = encode(header, check=False)
+    for attrs, own in zip(of_file[1:], of_variable[1:], strict=True):
+        header = with_changes(header, attrs=attrs, own={0: own})
+        after = encode(header, check=False)
+        assert after == encode(Header(version, attrs=attrs, vars=header.vars), check=False)
+        made = bytearray(before)
+        for start, end, stop in reversed(changed_parts(before, after, header)):
+            made[start:end] = after[start:stop]
+        assert bytes(made) == after
+        before = after
 
 
 X = Dim("x", 1)
