@@ -43,7 +43,7 @@ _OWN: dict[str, dict[str, str]] = {
     "pnc_vol.drivers": {"cache": "pnc_vol.cache.wrapper:CacheDriver", "remote": "pnc_vol.remote.driver:RemoteDriver"},
     "pnc_vol.layouts": {
         "blob": "pnc_vol.blob.layout:BlobLayout",
-        "hdf5blob": "pnc_vol.blob.hdf5.layout:Hdf5BlobLayout",
+        "hdf5blob": "pnc_vol.blob.layout:Hdf5BlobLayout",
     },
     "pnc_vol.stores": {"log": "pnc_vol.burst.beginning:begin_log"},
     # caches first: they hold the header that logs are replayed upon

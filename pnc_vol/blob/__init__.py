@@ -5,7 +5,7 @@
 `header`                the header of a subfile from the canonical one, and back; what a subfile holds
 `index`                 `ElementIndex`: in which subfile, and where in it, each element of one map is
 `places`                `BlobPlace`: from runs of canonical elements to byte extents at addresses
-`layout`                `BlobLayout`: what is known of the subfiles of an open set, and where every variable is
+`layout`                `BlobLayout`: what is known of the subfiles of an open set; where every variable is
 `names`                 the names of subfiles
 `finding`               finds a set when its name, a pattern or a subfile is opened
 `set_opening`           opens or creates a set on all ranks
@@ -13,12 +13,12 @@
 `set_headers`           what the headers of a set say, all together
 `subfile_set`           the subfiles of an open set: a session for each, a flush of all
 `set_driver`            addresses over the drivers of subfiles
-`map_agreement`         which decomposition map each variable of a set gets; what sets of both kinds have in common
+`map_agreement`         which decomposition map each variable of a set gets
 `posted_runs`           what a rank posted to the variables of a set, as runs
 `physical_definitions`  what is defined in a subfile
 `replay`                replays a set into one file: coverage, the header, the report
 `gathering`             copies values from blobs to the places of the canonical layout
-`hdf5/`                 the same in HDF5 files of two datasets of bytes, which are written at the close
+`hdf5/`                 the other form of subfiles: HDF5 files of two datasets of bytes, written at the close
 ======================  ========================================================================================
 
 A plug-in: nothing of the core imports it (`pnc_vol.plugins`).

@@ -14,6 +14,7 @@ from typing import Any
 from pnc_vol.blob.header import described, is_blob_set
 from pnc_vol.blob.names import matched_set, set_of_subfile, subfile_path, subfiles_of
 from pnc_vol.blob.renaming import complete_renames, pending_renames
+from pnc_vol.blob.set_opening import open_set
 from pnc_vol.disk import existing as reading
 from pnc_vol.disk.existing import Existing
 from pnc_vol.disk.naming import check_place
@@ -101,11 +102,6 @@ class BlobSets:
 
     @staticmethod
     def open(opening: Opening) -> Any:
-        asked = opening.options.layout == "hdf5blob"
-        if opening.content == reading.HDF5_SIGNATURE or (asked and not opening.content):
-            from pnc_vol.blob.hdf5.file_set import open_hdf5_set as open_set
-        else:
-            from pnc_vol.blob.set_opening import open_set
         return open_set(opening)
 
 

@@ -1,11 +1,12 @@
 """`ElementIndex` finds the elements of one map in all subfiles.
 
-Knows: runs, maps, numbers of subfiles. Does not know: variables, bytes, files.
+Knows: runs, maps, numbers of parts. Does not know: variables, bytes, files.
 
 Rules
 -----
 1. One index serves all variables of a map. It takes 16 bytes for each piece: elements in ascending order that lie one
-   behind the other in one subfile, or in none. Neighbours are joined, whichever blobs they come from.
+   behind the other in one *part*, or in none. A part is what lies together of every variable of the map: of a subfile
+   of PnetCDF blobs all of it, of HDF5 blobs each blob. Neighbours are joined, whichever blobs of a part they come from.
 2. An element is in one blob at most: an index of blobs that overlap is refused, and `coverage` says where they do.
 3. No Python loop runs over runs: an index of 2,000,000 runs of one element is made in 0.4 s, and gives all places in
    0.3 s. A place is found by a binary search and an addition, also where elements are in no blob.
@@ -22,16 +23,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.blob.maps import SubfileMap
-from pnc_vol.errors import FormatError
+from pnc_vol.errors import FormatError, LimitError
 from pnc_vol.extents.merge import coalesced
 from pnc_vol.extents.model import Int64, Runs, before, distinct, spread
-from pnc_vol.layout.base import OFFSET, SHIFT
 
 __all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "coverage", "index_of"]
 
 _MOST_NAMED = 10
 _MOST_RUNS = 1 << 21  # of a window: at most 64 MiB of index, and 220 MiB while it is made
 _BUCKETS = 1 << 16
+_SHIFT = 42  # 2,097,152 parts of 4,398,046,511,103 elements
+_POSITION = (1 << _SHIFT) - 1
 
 
 class Pieces(NamedTuple):
@@ -39,9 +41,9 @@ class Pieces(NamedTuple):
 
     start, length : int64[n], elements.
     place : int64[n], elements of the caller's runs before this piece.
-    subfile : int64[n], the number of the subfile; -1 where the elements are in no blob.
+    part : int64[n], the number of the part; -1 where the elements are in no blob.
     position : int64[n]
-        Elements from the beginning of what the subfile holds of the map; of a piece in no blob its number among the
+        Elements from the beginning of the part; of a piece in no blob its number among the
         elements that are in none.
     run : int64[n], which of the caller's runs it is of.
     """
@@ -49,7 +51,7 @@ class Pieces(NamedTuple):
     start: Int64
     length: Int64
     place: Int64
-    subfile: Int64
+    part: Int64
     position: Int64
     run: Int64
 
@@ -85,12 +87,15 @@ class _Gathered:
 
     def __init__(self, nelems: int, parts: Iterable[tuple[int, SubfileMap]], name: str, low: int, high: int) -> None:
         self.name, self.below = name, 0
-        self.first_of: dict[int, Int64] = {}
+        self.names: dict[int, tuple[str, Int64]] = {}
         columns: tuple[list[Int64], list[Int64], list[Int64]] = [], [], []
-        for subfile, one in parts:
-            self.first_of[subfile] = one.starts
+        for part, one in parts:
+            if one.nelems > _POSITION:
+                text = f"{name}: {one.nelems} elements lie together, and no more than {_POSITION} can be found"
+                raise LimitError(text, field="nelems", value=one.nelems)
+            self.names[part] = one.name, one.starts
             start, length = (np.concatenate([np.empty(0, np.int64), *(r[i] for r in one.blobs)]) for i in (0, 1))
-            home = before(length) + (subfile << SHIFT)
+            home = before(length) + (part << _SHIFT)
             outside = np.flatnonzero((start < 0) | (start > nelems - length))
             if outside.size:
                 i = int(outside[0])
@@ -114,9 +119,10 @@ class _Gathered:
 
     def blob(self, home: int) -> str:
         """Return what a blob is called in messages."""
-        subfile, position = home >> SHIFT, home & OFFSET
-        number = int(np.searchsorted(self.first_of[subfile], position, side="right")) - 1
-        return f"{self.name}: subfile {subfile:04d}, blob {number}"
+        part, position = home >> _SHIFT, home & _POSITION
+        name, starts = self.names[part]
+        number = int(np.searchsorted(starts, position, side="right")) - 1
+        return f"{self.name}: {name or f'subfile {part:04d}, blob {number}'}"
 
     def overlaps(self) -> npt.NDArray[np.intp]:
         """Return the runs that begin within one before."""
@@ -166,7 +172,7 @@ class ElementIndex:
     Parameters
     ----------
     nelems : int, elements of the map's dimensions.
-    parts : iterable of (int, SubfileMap), the number of each subfile and what it holds; taken one after another.
+    parts : iterable of (int, SubfileMap), the number of each part and what it holds; taken one after another.
     name : str, of the set of files and the map, for messages, such as ``"out.nc: D2"``.
     window : (int, int), optional
         The elements that it is for, and that it can locate.
@@ -181,7 +187,7 @@ class ElementIndex:
     >>> halves = [Runs(np.array(start), np.array(length)) for start, length in (([0, 6], [3, 2]), ([3], [2]))]
     >>> index = ElementIndex(10, [(n, SubfileMap((10,), (0,), (halves[n],))) for n in (0, 1)])
     >>> found = index.locate(Runs(np.array([2]), np.array([5])))
-    >>> found.start.tolist(), found.subfile.tolist(), found.position.tolist()
+    >>> found.start.tolist(), found.part.tolist(), found.position.tolist()
     ([2, 3, 5, 6], [0, 1, -1, 0], [2, 0, 0, 3])
     >>> [column.tolist() for column in index.holes()]
     [[5, 8], [1, 2]]
@@ -206,17 +212,17 @@ class ElementIndex:
         self.nelems = nelems
 
     @classmethod
-    def of_blob(cls, nelems: int, runs: Runs, subfile: int, position: int) -> ElementIndex:
-        """Return the index of a single blob, whose runs are sorted and disjoint, at a position in its subfile."""
+    def of_blob(cls, nelems: int, runs: Runs, part: int, position: int) -> ElementIndex:
+        """Return the index of a single blob, whose runs are sorted and disjoint, at a position in its part."""
         made = cls.__new__(cls)
-        made._take(runs, before(runs.length) + (subfile << SHIFT) + position, 0, nelems, 0)
+        made._take(runs, before(runs.length) + (part << _SHIFT) + position, 0, nelems, 0)
         made.nelems = nelems
         return made
 
     def _take(self, runs: Runs, home: Int64, first: int, last: int, holes_before: int) -> None:
         """Keep sorted, disjoint runs from `first` to `last`, and what lies between them.
 
-        A piece ends where the next one begins. Its home is subfile and position in one number; that of a piece in no
+        A piece ends where the next one begins. Its home is part and position in one number; that of a piece in no
         blob is negative, and says how many such elements are before it.
         """
         start, length = runs
@@ -266,10 +272,10 @@ class ElementIndex:
             low = np.maximum(self._start[piece], start[run])
             high = np.minimum(self._start[piece + 1], end[run])
         home = self._home[piece]
-        # a negative home (in no blob) gives the subfile -1, because the shift keeps the sign
-        subfile = home >> SHIFT
-        position = np.where(home < 0, ~home, home & OFFSET) + (low - self._start[piece])
-        return Pieces(low, high - low, low - start[run] + before(length)[run], subfile, position, run)
+        # a negative home (in no blob) gives the part -1, because the shift keeps the sign
+        part = home >> _SHIFT
+        position = np.where(home < 0, ~home, home & _POSITION) + (low - self._start[piece])
+        return Pieces(low, high - low, low - start[run] + before(length)[run], part, position, run)
 
     def holes(self) -> Runs:
         """Return the elements that are in no blob, in ascending runs."""

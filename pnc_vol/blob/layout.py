@@ -16,23 +16,115 @@ Rules
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from pnc_vol.blob.index import ElementIndex
-from pnc_vol.blob.maps import MAP_VARIABLES
+from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap, from_content
 from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.places import BlobPlace, MapLookup
-from pnc_vol.extents.model import Int64, Runs
+from pnc_vol.drivers.base import Driver
+from pnc_vol.errors import FormatError
+from pnc_vol.extents.model import Int64, Runs, one_extent
 from pnc_vol.format import model
 from pnc_vol.format.model import Header, Var
-from pnc_vol.layout.base import ElementMap, Layout, Place
+from pnc_vol.layout.base import SHIFT, ElementMap, Layout, Place
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.mapping.tree import Tree
 
-__all__ = ["BlobFiles", "BlobLayout", "SubfileLayout"]
+__all__ = ["BlobFiles", "BlobLayout", "Form", "Hdf5BlobLayout", "NetcdfForm", "SubfileLayout"]
+
+
+class Form(Protocol):
+    """How the subfiles of a set hold the same content: as NetCDF files (`NetcdfForm`), or in HDF5 files (`hdf5.form`).
+
+    headers : list of Header, of each subfile.
+    numbers : sequence of int, for each canonical variable the one of subfile 0.
+    """
+
+    @property
+    def headers(self) -> Sequence[Header]: ...
+
+    @property
+    def numbers(self) -> Sequence[int]: ...
+
+    def addresses(self, i: int) -> tuple[Int64, Int64]:
+        """Return the address at which canonical variable `i` begins in each part, and its record sizes; see
+        `ElementIndex`."""
+        ...
+
+    def first(self, variable: int) -> tuple[int, int]:
+        """Return where a variable of subfile 0, which lies there as a whole, begins, and its record size."""
+        ...
+
+    def maps(self, k: int, dims: tuple[int, ...], file: Callable[[int], Driver]) -> Iterator[tuple[int, SubfileMap]]:
+        """Read what each part holds of a map, from 1, of these dimensions, by the drivers of subfiles."""
+        ...
+
+    def most_runs(self, k: int) -> int:
+        """Return the number of runs that a map has at most."""
+        ...
+
+    def over(self, number: int, driver: Driver) -> Driver:
+        """Return a driver of big-endian elements over that of a subfile."""
+        ...
+
+
+class NetcdfForm:
+    """Each subfile is a NetCDF file, in which the blobs of a variable lie one behind another: a part is a subfile.
+
+    Parameters
+    ----------
+    path : str, of the set.
+    headers : sequence of Header, that the subfiles have, or will have at the end of the flush that is under way.
+    variables : sequence of sequences of int
+        For each subfile, the number of the variable of each canonical one, -1 where it has none.
+    """
+
+    def __init__(self, path: str, headers: Sequence[Header], variables: Sequence[Sequence[int]]) -> None:
+        self.path, self.headers, self.numbers = path, list(headers), variables[0]
+        begins = [
+            [header.vars[i].begin if i >= 0 else 0 for i in of] for header, of in zip(headers, variables, strict=True)
+        ]
+        numbers = np.arange(len(headers), dtype=np.int64)
+        self._begins = np.array(begins, np.int64).reshape(len(headers), -1) + (numbers << SHIFT)[:, None]
+        self._steps = np.array([model.record_size(header) for header in headers], np.int64)
+
+    def addresses(self, i: int) -> tuple[Int64, Int64]:
+        return self._begins[:, i], self._steps
+
+    def first(self, variable: int) -> tuple[int, int]:
+        return self.headers[0].vars[variable].begin, int(self._steps[0])
+
+    def maps(self, k: int, dims: tuple[int, ...], file: Callable[[int], Driver]) -> Iterator[tuple[int, SubfileMap]]:
+        return ((s, self._map(s, header, k, dims, file(s))) for s, header in enumerate(self.headers))
+
+    def most_runs(self, k: int) -> int:
+        # a row for each blob, as long as the longest
+        at = (k - 1) * len(MAP_VARIABLES) + MAP_VARIABLES.index("offsets")
+        return sum(math.prod(header.dims[i].size for i in header.vars[at].dims) for header in self.headers)
+
+    def over(self, number: int, driver: Driver) -> Driver:
+        return driver
+
+    def _map(self, number: int, header: Header, k: int, dims: tuple[int, ...], file: Driver) -> SubfileMap:
+        """Read the part of a map that one subfile holds."""
+        name, columns, begins = f"{subfile_path(self.path, number)}: D{k}", [], []
+        first = (k - 1) * len(MAP_VARIABLES)
+        for var in header.vars[first : first + len(MAP_VARIABLES)]:
+            shape = tuple(header.dims[i].size for i in var.dims)
+            dtype = model.TYPES[var.type].dtype
+            raw = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)
+            if file.read(one_extent(var.begin, raw.nbytes), raw) < raw.nbytes:
+                raise FormatError(f"{name}: the file ends before {var.name}", offset=var.begin, field=var.name, value=0)
+            columns.append(raw.view(dtype).reshape(shape))
+            begins.append(var.begin + np.arange(shape[0]) * (raw.nbytes // shape[0]))
+        nblobs, most = columns[3].shape
+        nelems = next(dim.size for dim in header.dims if dim.name == f"D{k}.nelems")
+        return from_content(MapSizes(dims, (), nblobs, nelems, most), columns, name, begins)
 
 
 class BlobFiles:
@@ -40,45 +132,40 @@ class BlobFiles:
 
     Attributes
     ----------
-    headers : list of Header, of each subfile, with begins; empty before the first is known.
-    uids : tuple of int, the dataset of each canonical variable in `headers`.
+    form : Form or None, of the subfiles, with begins; None before the first header is known.
+    uids : tuple of int, the dataset of each canonical variable in the headers.
     assigned : dict of uid to int, the number of the map of each of them, from 1; 0: not partitioned.
     supplements : dict of uid to int, the variable of subfile 0 that is the supplement.
     dims : list of tuple of int, of each map the lengths of its dimensions.
     own : dict of int to (Runs, int, int)
         What this rank owns of each map, as `MapLookup` has it.
+    nprocs : int, the processes that made the set.
     """
 
-    def __init__(self, index_of: Callable[[int], ElementIndex]) -> None:
-        self._index_of = index_of
-        self.headers: list[Header] = []
+    def __init__(self, index_of: Callable[[int], ElementIndex], nprocs: int) -> None:
+        self._index_of, self.nprocs = index_of, nprocs
+        self.form: Form | None = None
         self.uids: tuple[int, ...] = ()
         self.assigned: dict[int, int] = {}
         self.supplements: dict[int, int] = {}
         self.dims: list[tuple[int, ...]] = []
         self.own: dict[int, tuple[Runs, int, int]] = {}
         self._lookups: dict[int, MapLookup] = {}
-        self._begins: Int64 = np.empty((0, 0), np.int64)
-        self._strides: Int64 = np.empty(0, np.int64)
 
-    def use(
-        self,
-        headers: Sequence[Header],
-        uids: tuple[int, ...],
-        supplements: dict[int, int],
-        variables: Sequence[Sequence[int]] = (),
-    ) -> None:
-        """Take over the headers that the subfiles have now, or will have at the end of the flush that is under way.
+    @property
+    def headers(self) -> Sequence[Header]:
+        """The header of each subfile; empty before the first is known."""
+        return () if self.form is None else self.form.headers
 
-        variables : for each subfile, the number of the variable of each of `uids`, -1 where it has none; by default
-            they stand behind those of the maps.
-        """
-        self.headers, self.uids, self.supplements = list(headers), uids, supplements
-        first = len(MAP_VARIABLES) * len(self.dims)
-        at = variables or [range(first, first + len(uids))] * len(headers)
-        begins = [[header.vars[i].begin if i >= 0 else 0 for i in of] for header, of in zip(headers, at, strict=True)]
-        self._begins = np.array(begins, np.int64).reshape(len(headers), len(uids))
-        self._strides = np.array([model.record_size(header) for header in headers], np.int64)
+    @property
+    def known_form(self) -> Form:
+        """The form, once it is known."""
+        assert self.form is not None
+        return self.form
+
+    def use(self, form: Form, uids: tuple[int, ...], supplements: dict[int, int]) -> None:
+        """Take over what the subfiles are now."""
+        self.form, self.uids, self.supplements = form, uids, supplements
 
     def forget_maps(self) -> None:
         """The subfiles may have other maps."""
@@ -98,28 +185,29 @@ class BlobFiles:
         itemsizes, inner : mappings by uid, see `ElementMap`.
         """
         found: dict[int, ElementMap] = {}
-        none = np.zeros_like(self._strides)
+        form = self.form
         for i, uid in enumerate(self.uids):
             itemsize = itemsizes.get(uid)
-            if itemsize is None:
+            if itemsize is None or form is None:
                 continue
             n, k = inner[uid], self.assigned[uid]
-            strides = self._strides if n else none
-            first = int(strides[0])
             if not k:
-                found[uid] = Place(int(self._begins[0, i]), itemsize, n, first)
+                found[uid] = self._whole(form.numbers[i], itemsize, n)
                 continue
             rest = self.supplements.get(uid)
-            extra = None if rest is None else Place(self.headers[0].vars[rest].begin, itemsize, n, first)
             found[uid] = BlobPlace(
                 self.lookup(k),
                 itemsize,
                 record=n > 0,
-                begins=self._begins[:, i],
-                record_sizes=strides,
-                supplement=extra,
+                addresses=partial(form.addresses, i),
+                supplement=None if rest is None else self._whole(rest, itemsize, n),
             )
         return found
+
+    def _whole(self, variable: int, itemsize: int, inner: int) -> Place:
+        """Return the place of a variable that lies in subfile 0 as a whole."""
+        begin, step = self.known_form.first(variable)
+        return Place(begin, itemsize, inner, step if inner else 0)
 
 
 class BlobLayout(Layout):
@@ -163,6 +251,12 @@ class BlobLayout(Layout):
         """The subfiles have other headers, or another map."""
         self._maps = None
         self.facts.clear()
+
+
+class Hdf5BlobLayout(BlobLayout):
+    """The same; the subfiles become HDF5 files at the close, see `hdf5`."""
+
+    name: ClassVar[str] = "hdf5blob"
 
 
 class SubfileLayout(CanonicalLayout):

@@ -1,4 +1,4 @@
-"""All ranks agree at a flush which map each variable gets (`MapAgreement`), in sets of both kinds (`BlobSet`).
+"""All ranks agree at a flush which map each variable gets (`MapAgreement`).
 
 Knows: posted runs, datasets, ranks and the subfile of each, what is known of headers. Does not know: how subfiles are
 opened and written, drivers.
@@ -22,32 +22,25 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.blob.index import ElementIndex
-from pnc_vol.blob.layout import BlobFiles, BlobLayout
+from pnc_vol.blob.layout import BlobFiles
 from pnc_vol.blob.maps import SubfileMap, derived, split_rows
-from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.posted_runs import PostedRuns, inner_shape
 from pnc_vol.extents.decomposition import Decomposition
 from pnc_vol.extents.model import Runs
-from pnc_vol.file.session import FileSet, Session
 from pnc_vol.format.model import Header, record_dim
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.ranks.comm import Comm, joined_lists
-from pnc_vol.settings.options import Options
-from pnc_vol.system import System
 
-__all__ = ["Agreed", "BlobSet", "MapAgreement", "MapReport", "Proposal", "packed_lists", "unpacked_lists"]
+__all__ = ["Agreed", "MapAgreement", "MapReport", "Proposal", "packed_lists", "unpacked_lists"]
 
 _NO_RUNS = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
 _SMALL = 64 << 10
@@ -209,7 +202,7 @@ class MapAgreement:
         if own is not None and not posted.beyond(here, own[0]):
             return False
         self._beyond = True
-        found = self.files.lookup(k).locate(here).subfile
+        found = self.files.lookup(k).locate(here).part
         self._other_subfiles |= bool((found != self.subfile_of[self.comm.rank]).any())
         return bool((found < 0).any())
 
@@ -483,81 +476,3 @@ def unpacked_lists(packed: Any, n: int) -> list[Runs]:
     ends = n + np.cumsum(np.repeat(numbers[:n], 2))
     columns = np.split(numbers[n:], ends[:-1] - n)
     return [Runs(*columns[i : i + 2]) for i in range(0, 2 * n, 2)]
-
-
-Files = TypeVar("Files", bound=BlobFiles)
-
-
-class BlobSet(FileSet, Generic[Files]):
-    """The subfiles of an open file.
-
-    Parameters
-    ----------
-    comm : Comm, all ranks.
-    path : str, the name of the set.
-    make_files : callable, makes `files` of a function that gives the index of a map.
-    made_layout : class derived from BlobLayout
-    count, nprocs : int, subfiles, and the processes that made them.
-    subfile_of : list of int, the subfile of each rank.
-    stale : sequence of str, on rank 0 the files to be removed when a new set has its names.
-
-    Attributes
-    ----------
-    files : BlobFiles, what all layouts of the set know.
-    """
-
-    def __init__(
-        self,
-        comm: Comm,
-        path: str,
-        make_files: Callable[[Callable[[int], ElementIndex]], Files],
-        made_layout: type[BlobLayout],
-        *,
-        count: int,
-        nprocs: int,
-        subfile_of: list[int],
-        stale: Sequence[str],
-    ) -> None:
-        self.comm, self.path, self.count, self.nprocs, self._stale = comm, path, count, nprocs, list(stale)
-        self.files = make_files(self._index)
-        self._agreement = MapAgreement(comm, self.files, subfile_of)
-        self._made_layout = made_layout
-
-    def layout(self, options: Options) -> BlobLayout:
-        """Return a layout over these files."""
-        made = self._made_layout(options)
-        made.files = self.files
-        return made
-
-    @abstractmethod
-    def read_index(self, k: int) -> ElementIndex:
-        """Read from the subfiles where the elements of a map are."""
-
-    def remove_stale(self, system: System) -> None:
-        """Remove what the set has taken the place of, as nobody will find undone, when its files have their names."""
-        stale, self._stale = self._stale, []
-        if stale:
-            system.fsync_dir(os.path.dirname(subfile_path(self.path, 0)) or ".")
-        for name in stale:
-            with suppress(FileNotFoundError):
-                system.unlink(name)
-
-    def _index(self, k: int) -> ElementIndex:
-        known = self._agreement.index_of_lists(k)
-        return self.read_index(k) if known is None else known
-
-    def agree(self, session: Session, canonical: Header, uids: tuple[int, ...], posted: PostedRuns) -> Agreed:
-        """Give variables their maps (collective); see `MapAgreement.agree`."""
-        defs = session.defs
-        return self._agreement.agree(canonical, uids, defs.tree.datasets, posted, defs.decompositions)
-
-    def supplements(self, number: int, uids: Sequence[int], wanted: Iterable[int]) -> dict[int, int]:
-        """Return the elements of each supplement that a subfile has, by the number of its variable in the canonical
-        header.
-
-        wanted : iterable of uid, the variables that have one or get one; all are in subfile 0.
-        """
-        files, chosen = self.files, set(wanted) if number == 0 else set()
-        return {
-            i: files.lookup(files.assigned[uid]).index.coverage().none for i, uid in enumerate(uids) if uid in chosen
-        }

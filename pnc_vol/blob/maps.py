@@ -99,6 +99,7 @@ class SubfileMap:
     blobs : tuple of Runs
         For each blob its runs. What is written is sorted and cut by rows (`split_rows`); what is read has the order of
         the file.
+    name : str, of a single blob, for messages; else a blob is named by its number in the subfile.
 
     Examples
     --------
@@ -111,6 +112,7 @@ class SubfileMap:
     dims: tuple[int, ...]
     dimids: tuple[int, ...]
     blobs: tuple[Runs, ...]
+    name: str = ""
 
     @property
     def nblobs(self) -> int:

@@ -21,9 +21,12 @@ import numpy as np
 from pnc_vol.blob.index import ElementIndex, Pieces
 from pnc_vol.extents.merge import coalesced
 from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent
-from pnc_vol.layout.base import SHIFT, Place
+from pnc_vol.layout.base import Place
 
-__all__ = ["BlobPlace", "MapLookup", "PlaceByMap"]
+__all__ = ["Addresses", "BlobPlace", "MapLookup"]
+
+Addresses = Callable[[], tuple[Int64, Int64]]
+"""Gives the address at which a variable begins in each part, and the bytes from one record of it to the next there."""
 
 _MOST_KNOWN = 64
 """Lists of runs that are remembered."""
@@ -38,7 +41,7 @@ class MapLookup:
     index : function
         Makes the index of all blobs; it is called once at most.
     own : (Runs, int, int), optional
-        The runs of this rank's blob, sorted and disjoint, its subfile, and its first element's position there.
+        The runs of this rank's blob, sorted and disjoint, its part, and its first element's position there.
 
     Attributes
     ----------
@@ -110,7 +113,7 @@ class MapLookup:
         """Locate runs that lie entirely in this rank's blob; None if some do not."""
         if self.own is None or self._before is None:
             return None
-        owned, subfile, position = self.own
+        owned, part, position = self.own
         if not owned.start.size:
             return None
         times, rest = divmod(runs.start.size, owned.start.size)
@@ -120,26 +123,48 @@ class MapLookup:
             total = int(owned.length.sum())
             place = at if times == 1 else at + np.repeat(np.arange(times) * total, owned.start.size)
             n = runs.start.size
-            where = np.broadcast_to(np.int64(subfile), (n,))
+            where = np.broadcast_to(np.int64(part), (n,))
             return Pieces(runs.start, runs.length, place, where, at + position, np.arange(n, dtype=np.int64))
         if self._own_index is None:
-            self._own_index = ElementIndex.of_blob(self.nelems, owned, subfile, position)
+            self._own_index = ElementIndex.of_blob(self.nelems, owned, part, position)
         found = self._own_index.locate(runs)
-        return None if bool((found.subfile < 0).any()) else found
+        return None if bool((found.part < 0).any()) else found
 
 
 def _repeated(column: Int64, once: Int64) -> bool:
     return column is once or bool((column.reshape(-1, once.size) == once).all())
 
 
-class PlaceByMap:
-    """What the places of all variables that have a map share, in blobs of either kind; see `BlobPlace`."""
+class BlobPlace:
+    """Where the elements of one partitioned variable lie: an `ElementMap`.
 
-    __slots__ = ("inner", "itemsize", "lookup", "supplement")
+    Parameters
+    ----------
+    lookup : MapLookup, of its map; shared by its variables.
+    itemsize : int, bytes of an element.
+    record : bool, the variable has the record dimension.
+    addresses : Addresses, of the parts that the index of the map numbers; called once at most.
+    supplement : Place, optional
+        Of the elements that are in no blob, in ascending order.
 
-    def __init__(self, lookup: MapLookup, itemsize: int, *, record: bool, supplement: Place | None) -> None:
+    Examples
+    --------
+    >>> owned = Runs(np.array([2, 6]), np.array([2, 3]))
+    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (owned, 0, 0))
+    >>> place = BlobPlace(lookup, 8, record=True, addresses=lambda: (np.array([100]), np.array([80])))
+    >>> place.extents(Runs(np.array([17, 2]), np.array([2, 1]))).offset.tolist()
+    [204, 100]
+    """
+
+    __slots__ = ("_addresses", "_known", "inner", "itemsize", "lookup", "supplement")
+
+    def __init__(
+        self, lookup: MapLookup, itemsize: int, *, record: bool, addresses: Addresses, supplement: Place | None = None
+    ) -> None:
         self.lookup, self.itemsize, self.supplement = lookup, itemsize, supplement
         self.inner = lookup.nelems if record else 0
+        self._addresses = addresses
+        self._known: tuple[Int64, Int64] | None = None
 
     @property
     def orders(self) -> dict[Any, Any]:
@@ -151,78 +176,32 @@ class PlaceByMap:
         """Elements of a record, or of all."""
         return self.lookup.nelems
 
-
-class BlobPlace(PlaceByMap):
-    """Where the elements of one partitioned variable lie: an `ElementMap`.
-
-    Parameters
-    ----------
-    lookup : MapLookup, of its map; shared by its variables.
-    itemsize : int, bytes of an element.
-    record : bool, the variable has the record dimension.
-    begins : int64[m], where it begins in each subfile, in bytes.
-    record_sizes : int64[m], bytes from one record to the next in each subfile.
-    supplement : Place, optional
-        Of the elements that are in no blob, in ascending order.
-
-    Examples
-    --------
-    >>> owned = Runs(np.array([2, 6]), np.array([2, 3]))
-    >>> lookup = MapLookup(10, lambda: ElementIndex(10, []), (owned, 0, 0))
-    >>> place = BlobPlace(lookup, 8, record=True, begins=np.array([100]), record_sizes=np.array([80]))
-    >>> place.extents(Runs(np.array([17, 2]), np.array([2, 1]))).offset.tolist()
-    [204, 100]
-    """
-
-    __slots__ = ("_base", "_begins", "_steps")
-
-    def __init__(
-        self,
-        lookup: MapLookup,
-        itemsize: int,
-        *,
-        record: bool,
-        begins: Int64,
-        record_sizes: Int64,
-        supplement: Place | None = None,
-    ) -> None:
-        super().__init__(lookup, itemsize, record=record, supplement=supplement)
-        self._begins, self._steps = begins, record_sizes
-        self._base: Int64 | None = None
-
     def _where(self) -> tuple[Int64, Int64]:
-        """Return the begin in each subfile, as an address, and the record sizes; computed when first asked for."""
-        if self._base is None:
-            # Elements in no blob have the subfile -1, which indexes the last entry: that of the supplement.
+        """Return the address at which each part begins, and its record size; computed when first asked for."""
+        if self._known is None:
+            # Elements in no blob have the part -1, which indexes the last entry: that of the supplement.
             last = self.supplement or Place(0, self.itemsize, 0, 0)
-            n = len(self._begins)
-            base, steps = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-            base[:n], base[n] = np.arange(n) << SHIFT, last.begin
-            base[:n] += self._begins
-            steps[:n], steps[n] = self._steps, last.record_size
-            self._base, self._steps = base, steps
-        return self._base, self._steps
+            begins, steps = self._addresses()
+            n = begins.size
+            known = np.empty((2, n + 1), np.int64)
+            known[0, :n], known[1, :n], known[:, n] = begins, steps, (last.begin, last.record_size)
+            self._known = known[0], known[1]
+        return self._known
 
     def heads(self, elements: Int64) -> Pieces:
         """Return where elements of a record are, for `addresses` of any variable of the map."""
         return self.lookup.locate(Runs(elements, np.ones_like(elements)))
 
     def parts(self, heads: Pieces) -> tuple[Int64, Int64]:
-        """Return the subfile of each element, -1 for the supplement, and its number among those that the map has
-        there."""
-        return heads.subfile, heads.position
+        """Return the part that has each element, -1 for the supplement, and its number in that part."""
+        return heads.part, heads.position
 
     def addresses(self, heads: Pieces, record: int) -> Int64:
         """Return where these elements of a record begin."""
-        # A replay asks once for each variable, so tables as `_where` has would cost more than they save.
-        subfile = heads.subfile
-        within = heads.position * self.itemsize
-        where = self._begins[subfile] + (subfile << SHIFT) + within
+        begins, steps = self._where()
+        where: Int64 = begins[heads.part] + heads.position * self.itemsize
         if record:
-            where += record * self._steps[subfile]
-        if self.supplement is not None:
-            rest = subfile < 0
-            where[rest] = self.supplement.begin + record * self.supplement.record_size + within[rest]
+            where += record * steps[heads.part]
         return where
 
     def joined(self, runs: Runs) -> Extents:
@@ -232,10 +211,9 @@ class BlobPlace(PlaceByMap):
         own = self.lookup.own
         if record < 0 or own is None or (record and not self.inner):
             return self.extents(runs)
-        _, subfile, position = own
-        offset = int(self._begins[subfile]) + (subfile << SHIFT) + position * self.itemsize
-        if record:
-            offset += record * int(self._steps[subfile])
+        begins, steps = self._where()
+        _, part, position = own
+        offset = int(begins[part]) + position * self.itemsize + record * int(steps[part])
         return one_extent(offset, self.lookup.own_elements * self.itemsize)
 
     def extents(self, runs: Runs) -> Extents:
@@ -249,13 +227,13 @@ class BlobPlace(PlaceByMap):
             else:
                 record = None
         found = self.lookup.locate(Runs(start, length))
-        base, steps = self._where()
-        offset = base[found.subfile] + found.position * self.itemsize
+        begins, steps = self._where()
+        offset = begins[found.part] + found.position * self.itemsize
         if record is not None:
-            offset += record[found.run] * steps[found.subfile]
+            offset += record[found.run] * steps[found.part]
         nbytes, place = found.length * self.itemsize, found.place * self.itemsize
         if self.supplement is None:
-            missing = found.subfile < 0
+            missing = found.part < 0
             if missing.any():
                 there = ~missing
                 return Extents(offset[there], nbytes[there], place[there])

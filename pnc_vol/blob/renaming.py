@@ -21,6 +21,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from pnc_vol.blob.names import subfile_path
 from pnc_vol.disk.journal import distrust
@@ -30,12 +31,37 @@ from pnc_vol.system import TEMPORARY, System, exists, neighbour
 from pnc_vol.system.full_io import read_at
 from pnc_vol.warn import warn_outside
 
-__all__ = ["complete_renames", "forget_renames", "pending_renames", "write_renames"]
+__all__ = ["Naming", "complete_renames", "forget_renames", "pending_renames", "write_renames"]
 
 _HEAD = struct.Struct("<8sI")
 """Magic, CRC-32 of what follows: the temporary names in the order of the subfiles, each with a zero behind it."""
 _MAGIC = b"PNCR0001"
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(slots=True)
+class Naming:
+    """How far the naming of the subfiles of a set is.
+
+    Attributes
+    ----------
+    unnamed : bool, they have temporary names, or get them in this flush, until all have their names.
+    renaming : bool, a journal lists their renames: an opening does those that are left.
+    stale : list of str, on rank 0 the files that a new set takes the place of, besides those of its own names.
+    """
+
+    unnamed: bool
+    stale: list[str]
+    renaming: bool = False
+
+    def remove_stale(self, system: System, path: str) -> None:
+        """Remove what the set has taken the place of, as nobody will find undone, when its files have their names."""
+        stale, self.stale = self.stale, []
+        if stale:
+            system.fsync_dir(os.path.dirname(subfile_path(path, 0)) or ".")
+        for name in stale:
+            with suppress(FileNotFoundError):
+                system.unlink(name)
 
 
 def _journal_path(system: System, path: str) -> str:

@@ -23,7 +23,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pnc_vol.blob.gathering import CopiedVariable, Piece, copy, pieces, share
-from pnc_vol.blob.hdf5.file_set import Hdf5Set
 from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.subfile_set import SubfileSet
 from pnc_vol.disk.locking import Held
@@ -182,7 +181,7 @@ def _replay(
 ) -> BlobReport:
     """See `replay_blobs`; `view` is the open set."""
     files, comm = view.file_set, view.comm
-    if not isinstance(files, SubfileSet | Hdf5Set):
+    if not isinstance(files, SubfileSet):
         raise comm.on_all(NotCDFError(f"{base}: it is no set of subfiles, so there are no blobs to replay"))
     on_root(comm, "replay paths", lambda: _check_paths(target, view.disk.path, files.count, options))
     # no user can reach this session: changing its tree changes no open file
@@ -194,7 +193,7 @@ def _replay(
     report = BlobReport(
         target,
         files.count,
-        files.nprocs,
+        files.files.nprocs,
         len(wanted),
         records=header.numrecs,
         lost_records=max(one.numrecs for one in files.files.headers) - view.disk.header.numrecs,
@@ -296,7 +295,7 @@ def _placed(view: Session, tree: Tree, options: Options, *, chosen: bool) -> tup
 
 def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -> list[CopiedVariable]:
     layout, files = view.disk.layout, view.file_set
-    assert isinstance(files, SubfileSet | Hdf5Set)
+    assert isinstance(files, SubfileSet)
     known = files.files
     step, inner = model.record_size(header), model.inner_sizes(header)
     growing = set(model.record_vars(header))
@@ -323,7 +322,7 @@ def _variables(view: Session, tree: Tree, header: Header, uids: Sequence[int]) -
     return made
 
 
-def _coverage(view: Session, files: SubfileSet | Hdf5Set, tree: Tree) -> list[MapCoverage]:
+def _coverage(view: Session, files: SubfileSet, tree: Tree) -> list[MapCoverage]:
     """Compute how the blobs cover the maps of the chosen variables (collective).
 
     Raises

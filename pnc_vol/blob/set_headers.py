@@ -20,8 +20,9 @@ from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from pnc_vol.blob.hdf5.subfile import Hdf5Form, Hdf5Subfile, read_subfile
 from pnc_vol.blob.header import Before, Described, Kept, described
-from pnc_vol.blob.layout import without_begins
+from pnc_vol.blob.layout import Form, NetcdfForm, without_begins
 from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap
 from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.physical_definitions import PhysicalDefinitions, PhysicalVariable
@@ -29,7 +30,9 @@ from pnc_vol.blob.posted_runs import inner_shape
 from pnc_vol.blob.renaming import pending_renames
 from pnc_vol.disk.existing import Existing, open_existing
 from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.stack import open_stack, stack_capabilities
 from pnc_vol.errors import FormatError, FormatWarning, ShortFileWarning
+from pnc_vol.file.driver_stack import context_of, stack_of_others
 from pnc_vol.format.check import missing_text, short_data, whole_records
 from pnc_vol.format.decode import decode
 from pnc_vol.format.model import CHAR, INT64, TYPES, Header, Var, is_record
@@ -48,15 +51,13 @@ __all__ = [
     "canonical_of",
     "check_maps",
     "close_files",
-    "closed_if_it_fails",
     "counted",
     "described_all",
     "header_of_bytes",
     "kept_variables",
+    "netcdf_form",
     "positions",
-    "read_headers",
-    "read_in_turn",
-    "refuse_foreign",
+    "read_set",
     "stored_variables",
     "variables_of",
 ]
@@ -180,6 +181,65 @@ def read_headers(
     found = read_in_turn(path, options, comm, read)
     headers = known or [header_of_bytes(content).with_numrecs(numrecs) for (content, numrecs), _ in found]
     return headers, [file for _, file in found]
+
+
+def read_set(
+    path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None, *, hdf5: bool
+) -> tuple[Form, list[Described], list[Standing]]:
+    """Read what all subfiles of a read-only set say, and compare it (collective); parameters as of `read_headers`.
+
+    hdf5 : bool, they are HDF5 files.
+
+    Raises
+    ------
+    FormatError
+        They do not belong together.
+    """
+    form: Form
+    if hdf5:
+        subfiles, files = _read_hdf5(path, options, comm, location)
+    else:
+        headers, files = read_headers(path, options, comm, location, first)
+    try:
+        if hdf5:
+            form = Hdf5Form([Hdf5Subfile.of_value(one) for one in subfiles])
+            descriptions = [one.says for one in form.subfiles]
+            refuse_foreign(path, descriptions, exact=True)
+        else:
+            descriptions = described_all(path, headers)
+            form = netcdf_form(path, headers, descriptions)
+    except BaseException:
+        close_files(options.system, files)
+        raise
+    return form, descriptions, files
+
+
+def netcdf_form(path: str, headers: Sequence[Header], descriptions: Sequence[Described]) -> NetcdfForm:
+    """Return where the variables of subfile 0 are in all subfiles."""
+    return NetcdfForm(path, headers, [positions(one, descriptions[0]) for one in descriptions])
+
+
+def _read_hdf5(
+    path: str, options: Options, comm: Comm, location: Location
+) -> tuple[list[tuple[Any, ...]], list[Standing]]:
+    system, context = options.system, context_of(options, comm, writable=False)._replace(comm=None)
+    spec = stack_of_others(options, writable=False)
+
+    def read(name: str, number: int) -> tuple[tuple[Any, ...], int, Standing]:
+        fd = system.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        with closed_if_it_fails(system, fd):
+            there = system.fstat(fd)
+            one = open_stack(spec, name, context._replace(fd=fd if stack_capabilities(spec).takes_descriptor else -1))
+            try:
+                subfile = read_subfile(one, name)
+            finally:
+                one.close()
+            if not number:
+                location.key = there.st_dev, there.st_ino
+            return subfile.value(), subfile.says.subfiles, Standing(name, there.st_ino, fd)
+
+    found = read_in_turn(path, options, comm, read)
+    return [value for value, _ in found], [file for _, file in found]
 
 
 def _same_file(system: System, name: str, known: Existing) -> int:

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.blob.hdf5.subfile import read_subfile
 from pnc_vol.blob.header import Described, MapVariables, described, physical_header
-from pnc_vol.blob.layout import BlobLayout, SubfileLayout
+from pnc_vol.blob.layout import BlobLayout, Hdf5BlobLayout, SubfileLayout
 from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.physical_definitions import Member, PhysicalDefinitions
@@ -34,27 +35,29 @@ from pnc_vol.blob.set_headers import (
     counted,
     described_all,
     header_of_bytes,
+    netcdf_form,
     positions,
-    read_headers,
+    read_set,
     stored_variables,
 )
 from pnc_vol.blob.subfile_set import SubfileSet
-from pnc_vol.disk.existing import open_existing
+from pnc_vol.disk.existing import HDF5_SIGNATURE, open_existing
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import OpenContext
 from pnc_vol.drivers.stack import open_stack
-from pnc_vol.errors import FormatError
+from pnc_vol.errors import FormatError, NotYetError
 from pnc_vol.file.driver_stack import context_of, stack_of_others
 from pnc_vol.file.joining import open_file, session_of
 from pnc_vol.file.opening import Opening
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
 from pnc_vol.mapping.tree import Tree
-from pnc_vol.ranks.comm import Comm, joined_lists, reported_to_all, serial
+from pnc_vol.optional import require_h5py
+from pnc_vol.ranks.comm import Comm, joined_lists, on_root, reported_to_all, serial
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
 
-__all__ = ["dealt_subfiles", "open_set", "stale_files"]
+__all__ = ["open_set"]
 
 
 def open_set(opening: Opening) -> Any:
@@ -68,22 +71,26 @@ def open_set(opening: Opening) -> Any:
     -------
     Session
     """
+    hdf5 = opening.content == HDF5_SIGNATURE or (not opening.content and opening.options.layout == Hdf5BlobLayout.name)
+    if not opening.writable:
+        return _read(opening, hdf5=hdf5)
+    if hdf5:
+        _prepare_hdf5(opening)
     path, options, comm, mode = opening.path, opening.options, opening.comm, opening.mode
     system = options.system
     first = described(_first_header(opening), subfile_path(path, 0)) if opening.content else None
-    writable, created = opening.writable, first is None
-    own, subfile_of = dealt_subfiles(options, comm, None if first is None else first.subfiles)
+    created = first is None
+    numbers, subfile_of = _dealt_subfiles(options, comm, None if first is None else first.subfiles)
     count = first.subfiles if first is not None else 1 + max(subfile_of)
-    numbers = own if writable else []
     opened: list[Opening] = []
     members: list[Member] = []
-    real = system.realpath(subfile_path(path, 0))
-    location, stale = Location(system, real, real), list[str]()
-    stand: list[Standing] = []
+    stale: list[str] = []
+    headers: list[Header] = []
+    descriptions: list[Described] = []
     try:
         with comm.errors_shared(), reported_to_all(comm):
             if created and comm.rank == 0:
-                stale = stale_files(path, count, system)
+                stale = _stale_files(path, count, system)
             for number in numbers:
                 # where there are more subfiles than ranks, each has one rank, and ranks have different numbers of them
                 group = serial() if count > comm.size else comm.group(number)
@@ -93,21 +100,18 @@ def open_set(opening: Opening) -> Any:
                 opened.append(_open_subfile(path, number, how, options, group, new))
                 if not created and group.rank == 0:
                     check_maps(opened[-1].header, _size_of(opened[-1]), subfile_path(path, number))
-        if writable:
-            headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
-        else:
-            headers, stand = read_headers(path, options, comm, location, opening.existing)
+        headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
         descriptions = described_all(path, headers)
         tree, canonical = canonical_of(path, headers, descriptions, options, warns=comm.rank == 0)
         for number, one in zip(numbers, opened, strict=True):
             members.append(_member(number, one, descriptions, tree, canonical.numrecs, options))
     except BaseException as error:
         _give_up(members, opened[len(members) :], error)
-        close_files(system, stand)
         raise
-    driver = _driver_of(opening, members, stand)
+    driver = _driver_of(opening, members, [])
     if created:
         _note_replaced(opened, stale, comm)
+    real = system.realpath(subfile_path(path, 0))
     files = SubfileSet(
         comm,
         path,
@@ -116,22 +120,66 @@ def open_set(opening: Opening) -> Any:
         members=members,
         subfile_of=subfile_of,
         driver=driver,
-        location=location,
+        location=Location(system, real, real),
+        hdf5=hdf5,
         unnamed=created,
         stale=stale,
     )
     if descriptions:
-        files.take(headers, descriptions, tuple(tree.datasets))
-    opening.way, opening.driver, opening.layout = "create" if created else "open", driver, BlobLayout
-    opening.header, opening.tree = canonical, tree
-    opening.content = encode(canonical, check=False) if writable else b""
-    session = session_of(opening, file_set=files)
-    if writable and not created and comm.rank == 0:
+        files.take(netcdf_form(path, headers, descriptions), descriptions, tuple(tree.datasets))
+    session = _session(opening, files, tree, canonical, encode(canonical, check=False))
+    if not created and comm.rank == 0:
         # the lock of subfile 0 is this job's
         forget_renames(system, path)
     if created and options.publish == "create":
         _name_set(session, members, system)
     return session
+
+
+def _read(opening: Opening, *, hdf5: bool) -> Any:
+    """Open a set that is only read (collective)."""
+    path, options, comm = opening.path, opening.options, opening.comm
+    real = options.system.realpath(subfile_path(path, 0))
+    location = Location(options.system, real, real)
+    form, descriptions, stand = read_set(path, options, comm, location, opening.existing, hdf5=hdf5)
+    try:
+        tree, canonical = canonical_of(path, form.headers, descriptions, options, warns=comm.rank == 0)
+    except BaseException:
+        close_files(options.system, stand)
+        raise
+    files = SubfileSet(
+        comm,
+        path,
+        count=len(stand),
+        nprocs=descriptions[0].nprocs,
+        members=[],
+        subfile_of=[0] * comm.size,
+        driver=_driver_of(opening, [], stand),
+        location=location,
+        hdf5=hdf5,
+    )
+    files.take(form, descriptions, tuple(tree.datasets))
+    return _session(opening, files, tree, canonical, b"")
+
+
+def _session(opening: Opening, files: SubfileSet, tree: Tree, canonical: Header, content: bytes) -> Any:
+    """Return the session of a set (collective)."""
+    opening.way, opening.driver = "open" if opening.content or not opening.writable else "create", files.driver
+    opening.layout = Hdf5BlobLayout if files.hdf5 else BlobLayout
+    opening.header, opening.tree, opening.content = canonical, tree, content
+    return session_of(opening, file_set=files)
+
+
+def _prepare_hdf5(opening: Opening) -> None:
+    """Have a new set get its names at the close, when it becomes HDF5 files; refuse one that is there (collective)."""
+    path = opening.path
+    if opening.content:
+        raise NotYetError(
+            f"{path}: HDF5 blobs are written once, when the file is closed: all data of a process lie in one piece, "
+            "without room for more. Open it with mode 'r', or copy it to a file of another layout and go on with that"
+        )
+    on_root(opening.comm, "open hdf5", lambda: require_h5py("Writing an HDF5 blob file") and None)
+    opening.options = opening.options._replace(publish="close")
 
 
 def _driver_of(opening: Opening, members: Sequence[Member], stand: Sequence[Standing]) -> SetDriver:
@@ -157,7 +205,7 @@ def _name_set(session: Any, members: list[Member], system: System) -> None:
         with suppress(OSError):
             # the abort raises the sync error of the flush again
             session.abort(f"{type(error).__name__}: {error}")
-        done = session.file_set.renaming
+        done = session.file_set.naming.renaming
         for place in [member.session.disk.location for member in members if member.root and not done]:
             # no file of a failed creation stays, even if its bytes could not be synced
             if place is not None and not place.published:
@@ -179,7 +227,7 @@ def _first_header(opening: Opening) -> Header:
     return header_of_bytes(opening.content) if opening.existing is None else opening.existing.decoded.header
 
 
-def stale_files(path: str, count: int, system: System) -> list[str]:
+def _stale_files(path: str, count: int, system: System) -> list[str]:
     """Return the files that a new set takes the place of, besides those of its own names; on rank 0."""
     found, subfiles = [path] if exists(system, path) else [], 0
     with suppress(OSError, ImportError):
@@ -201,8 +249,6 @@ def _described_there(system: System, first: str) -> Described:
     try:
         existing = open_existing(system, first, system.realpath(first))
     except FormatError:
-        from pnc_vol.blob.hdf5.subfile import read_subfile
-
         driver = open_stack("posix", first, OpenContext(False, system))
         try:
             return read_subfile(driver, first).says
@@ -256,7 +302,7 @@ def _inner(options: Options, *, new: bool = False) -> Options:
     return options._replace(layout="canonical", burst_buf=False, store="memory", recover=False, publish=publish)
 
 
-def dealt_subfiles(options: Options, comm: Comm, count: int | None) -> tuple[Sequence[int], list[int]]:
+def _dealt_subfiles(options: Options, comm: Comm, count: int | None) -> tuple[Sequence[int], list[int]]:
     """Return the subfiles that this rank writes, and the first one of each rank (collective).
 
     Every subfile has at least one rank, every rank at least one subfile.

@@ -17,43 +17,47 @@ Rules
 6. A new set of several subfiles that takes the names of an older set is complete under temporary names first; then a
    journal lists the renames, and is removed when all are done (`renaming`). A flush of longer strings of a partitioned
    dataset makes such a set of the copies into which the subfiles go: with a part of them, strings would be cut.
+7. HDF5 blobs are the same set, of NetCDF files under temporary names, until the close: then an HDF5 file is written
+   around the blobs of each (`hdf5.envelope`), and these get the names. If that fails the NetCDF files are kept.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from pnc_vol.blob.hdf5.envelope import wrap
 from pnc_vol.blob.header import Described, physical_header
-from pnc_vol.blob.index import ElementIndex
-from pnc_vol.blob.layout import BlobFiles, BlobLayout
-from pnc_vol.blob.map_agreement import Agreed, BlobSet
+from pnc_vol.blob.index import ElementIndex, index_of
+from pnc_vol.blob.layout import BlobFiles, BlobLayout, Form, Hdf5BlobLayout, NetcdfForm
+from pnc_vol.blob.map_agreement import Agreed, MapAgreement
 from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap
 from pnc_vol.blob.physical_definitions import Member
 from pnc_vol.blob.posted_runs import PostedRuns
-from pnc_vol.blob.renaming import forget_renames, write_renames
+from pnc_vol.blob.renaming import Naming, forget_renames, write_renames
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.blob.set_headers import (
     blob_names,
     canonical_of,
     close_files,
-    described_all,
     header_of_bytes,
     kept_variables,
-    positions,
-    read_headers,
+    read_set,
     variables_of,
 )
 from pnc_vol.disk.publish import Location
+from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, Runs
+from pnc_vol.file.driver_stack import open_copy
 from pnc_vol.file.header_update import sync_before
-from pnc_vol.file.session import Session, WriteData, Written
+from pnc_vol.file.session import FileSet, Session, WriteData, Written
 from pnc_vol.flush.agree import Agreement, derive_digest
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header
@@ -62,6 +66,7 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.queue.batches import Batch
 from pnc_vol.ranks.comm import Comm, joined_lists, reported_to_all
+from pnc_vol.settings.options import Options
 from pnc_vol.system import exists
 
 __all__ = ["SubfileSet"]
@@ -72,16 +77,24 @@ _HELD = (
 )
 
 
-class SubfileSet(BlobSet[BlobFiles]):
+class SubfileSet(FileSet):
     """The subfiles of an open file, each with a session.
 
     Parameters
     ----------
-    comm, path, count, nprocs, subfile_of, stale : see `BlobSet`.
+    comm : Comm, all ranks.
+    path : str, the name of the set.
+    count, nprocs : int, subfiles, and the processes that made them.
     members : list of Member, those that this rank writes; empty in a set that is only read.
+    subfile_of : list of int, the subfile of each rank.
     driver : SetDriver
     location : Location, of subfile 0, where this rank has no session of it.
-    unnamed : bool, its subfiles have temporary names, or get them in this flush, until all have their names.
+    hdf5 : bool, the subfiles are HDF5 files, or are going to be.
+    unnamed, stale : see `Naming`.
+
+    Attributes
+    ----------
+    files : BlobFiles, what all layouts of the set know.
     """
 
     def __init__(
@@ -95,15 +108,15 @@ class SubfileSet(BlobSet[BlobFiles]):
         subfile_of: list[int],
         driver: SetDriver,
         location: Location,
+        hdf5: bool = False,
         unnamed: bool = False,
         stale: Sequence[str] = (),
     ) -> None:
-        super().__init__(
-            comm, path, BlobFiles, BlobLayout, count=count, nprocs=nprocs, subfile_of=subfile_of, stale=stale
-        )
+        self.comm, self.path, self.count, self.hdf5 = comm, path, count, hdf5
+        self.files = BlobFiles(self._index, nprocs)
+        self._agreement = MapAgreement(comm, self.files, subfile_of)
         self.members, self.driver, self._location = members, driver, location
-        self.unnamed, self.renaming = unnamed, False
-        """Whether a journal lists the renames of the subfiles: an opening does those that are left."""
+        self.naming = Naming(unnamed=unnamed, stale=list(stale))
         self._holding = self._crossed = False
         """Whether drivers hold bytes back; whether ranks may hold what others own."""
         self._decided, self._names = Agreed(), dict[tuple[int, int], str]()
@@ -111,20 +124,39 @@ class SubfileSet(BlobSet[BlobFiles]):
         self._names_held = False
         """Whether drivers may hold back headers with other partitioned datasets than the subfiles have."""
 
+    def layout(self, options: Options) -> BlobLayout:
+        """Return a layout over these files."""
+        made = (Hdf5BlobLayout if self.hdf5 else BlobLayout)(options)
+        made.files = self.files
+        return made
+
+    def _index(self, k: int) -> ElementIndex:
+        known, files = self._agreement.index_of_lists(k), self.files
+        if known is not None:
+            return known
+        dims = files.dims[k - 1]
+
+        def maps() -> Iterator[tuple[int, SubfileMap]]:
+            # an index of a large map reads it again and again, wherever a later flush has moved it to
+            return files.known_form.maps(k, dims, self.driver.file)
+
+        return index_of(math.prod(dims), maps, f"{self.path}: D{k}", most=files.known_form.most_runs(k))
+
     @property
     def begun(self) -> bool:
         """Whether the subfiles have their headers and their names."""
         return bool(self.files.headers) and all(member.session.disk.named for member in self.members)
 
-    def take(self, headers: Sequence[Header], descriptions: Sequence[Described], uids: tuple[int, ...]) -> None:
-        """Take over the descriptions of the subfiles.
+    def take(self, form: Form, descriptions: Sequence[Described], uids: tuple[int, ...]) -> None:
+        """Take over what the subfiles say.
 
         uids : tuple of int, the datasets, in the order of the variables of subfile 0.
         """
         known, first = self.files, descriptions[0]
         known.dims, known.assigned = [of.dims for of in first.maps], dict(zip(uids, first.assigned, strict=True))
         supplements = {uids[i]: at for i, at in first.supplements.items()}
-        known.use(headers, uids, supplements, [positions(one, first) for one in descriptions])
+        known.use(form, uids, supplements)
+        self.driver.over = form.over
         self._names = blob_names(first.canonical, uids, first.assigned)
 
     @property
@@ -137,12 +169,11 @@ class SubfileSet(BlobSet[BlobFiles]):
         """Take over what is in the subfiles now, of a set that is only read (collective)."""
         system, first = session.options.system, self._location.path
         location = Location(system, first, first)
-        headers, files = read_headers(self.path, session.options, self.comm, location)
-        new = headers != self.files.headers
+        form, descriptions, files = read_set(self.path, session.options, self.comm, location, hdf5=self.hdf5)
+        new = list(form.headers) != list(self.files.headers)
         try:
-            descriptions = described_all(self.path, headers)
             warns = new and self.comm.rank == 0
-            tree, canonical = canonical_of(self.path, headers, descriptions, session.options, warns=warns)
+            tree, canonical = canonical_of(self.path, form.headers, descriptions, session.options, warns=warns)
         except BaseException:
             close_files(system, files)
             raise
@@ -155,16 +186,13 @@ class SubfileSet(BlobSet[BlobFiles]):
         if new:
             refresh_tree(session.defs.tree, tree)
         datasets = session.defs.tree.datasets
-        self.take(headers, descriptions, tuple(datasets))
+        self.take(form, descriptions, tuple(datasets))
         layout = session.disk.layout.anew()
         layout.adopt(canonical, tuple(datasets), datasets)
         session.disk.use_layout(layout)
         session.disk.begins_with(canonical, b"")
         session.defs.flushed(canonical)
         return new
-
-    def read_index(self, k: int) -> ElementIndex:
-        return self.driver.read_index(self.files, k)
 
     @property
     def kept_as(self) -> str:
@@ -195,7 +223,8 @@ class SubfileSet(BlobSet[BlobFiles]):
 
     def _agree_on_maps(self, session: Session, layout: BlobLayout, batches: list[Batch]) -> Agreed:
         """Agree which map each variable gets, and bring older data of these elements to the files (collective)."""
-        new = self.agree(session, layout.header, layout.uids, PostedRuns(batches))
+        defs, posted = session.defs, PostedRuns(batches)
+        new = self._agreement.agree(layout.header, layout.uids, defs.tree.datasets, posted, defs.decompositions)
         self._decided = self._decided.followed_by(new, layout.uids)
         for member in self.members:
             member.sizes += (MapSizes.of(self._part(member, made)) for made in new.maps.values())
@@ -234,16 +263,17 @@ class SubfileSet(BlobSet[BlobFiles]):
         if gone and self._lasts():
             # Rule 5: the kept variables of the other subfiles are on stable storage before subfile 0 drops the name.
             durable = True
-        if agreed.widened and not session.disk.keep_unpublished and self._widens(nodes):
-            self.unnamed = True
+        unnamed = session.disk.keep_unpublished or self.hdf5
+        if agreed.widened and not unnamed and self._widens(nodes):
+            self.naming.unnamed = True
             for member in self.members:
                 member.session.disk.keep_at_flush()
-        names_now = self.unnamed and not session.disk.keep_unpublished
+        names_now = self.naming.unnamed and not unnamed
         renames = names_now and self._takes_names()
         for member in self.members:
             self._define(member, canonical, uids, nodes, decided, gone)
             self._lose(member, lost)
-            if not (session.disk.keep_unpublished or renames):
+            if not (unnamed or renames):
                 member.session.disk.publish_at_flush()
         done: list[Written] = []
 
@@ -272,9 +302,13 @@ class SubfileSet(BlobSet[BlobFiles]):
             others(partial(self._share_headers, layout, uids, decided))
         if renames:
             self._rename(done, durable=durable, carried=carried)
-        self.unnamed = self.unnamed and not names_now
+        self.naming.unnamed &= not names_now
         self._names_held, self._names = self.count > 1 and names != self._names, names
         self._end(session, carried=durable or carried or closing)
+        if not unnamed:
+            self.naming.remove_stale(self._location.system, self.path)
+        elif self.hdf5 and closing and not done[0][1]:
+            self._wrap(durable=durable)
 
     def _widens(self, nodes: Mapping[int, DatasetNode]) -> bool:
         """Return whether strings of a partitioned dataset are longer than the subfiles have them; the same on all
@@ -309,14 +343,14 @@ class SubfileSet(BlobSet[BlobFiles]):
                 works.append((member.number, location.work))
                 error = location.refusal() if location.unsynced is not None else error
         write_renames(self.comm, self._location.system, self.path, works, error)
-        self.renaming = True
+        self.naming.renaming = True
         for member in self.members:
             member.session.disk.publish_at_flush()
             self._flush_member(member.session, lambda: None, done, durable=durable, carried=carried)
         self.comm.agree("flush renamed")
         if self.comm.rank == 0:
             forget_renames(self._location.system, self.path)
-        self.renaming = False
+        self.naming.renaming = False
 
     def _data(
         self, layout: BlobLayout, uids: tuple[int, ...], new: Agreed, write: WriteData, done: list[Written]
@@ -355,8 +389,6 @@ class SubfileSet(BlobSet[BlobFiles]):
         self.driver.in_files = partial(self._plain, session)
         self._decided = Agreed()
         self._agreement.lists.clear()
-        if not session.disk.keep_unpublished:
-            self.remove_stale(self._location.system)
 
     def _lasts(self) -> bool:
         """Return whether a subfile may hold durable data, and all subfiles can be synced (collective)."""
@@ -407,7 +439,7 @@ class SubfileSet(BlobSet[BlobFiles]):
         before = {i: gone[key] for key, i in still.items() if key in gone} if member.number else {}
         kept = kept_variables(member.defs, gone, still) if member.number else []
         left = [of for _, of in kept]
-        rest = self.supplements(member.number, uids, decided.supplements | files.supplements.keys())
+        rest = self._supplements(member.number, uids, decided.supplements | files.supplements.keys())
         assigned = [files.assigned[uid] for uid in uids]
         facts = tuple(member.sizes), assigned, rest
         made_of = None if before or kept else (canonical.with_numrecs(0), uids, facts)
@@ -419,7 +451,7 @@ class SubfileSet(BlobSet[BlobFiles]):
             member.sizes,
             assigned,
             nblobs=member.nblobs,
-            nprocs=self.nprocs,
+            nprocs=self.files.nprocs,
             subfiles=self.count,
             supplements=rest,
             before=before,
@@ -435,6 +467,17 @@ class SubfileSet(BlobSet[BlobFiles]):
             header, variables_of(header, member.sizes, uids, nodes, files.assigned, supplements, [of for _, of in kept])
         )
         member.made_of = made_of
+
+    def _supplements(self, number: int, uids: Sequence[int], wanted: Iterable[int]) -> dict[int, int]:
+        """Return the elements of each supplement that a subfile has, by the number of its variable in the canonical
+        header.
+
+        wanted : iterable of uid, the variables that have one or get one; all are in subfile 0.
+        """
+        files, chosen = self.files, set(wanted) if number == 0 else set()
+        return {
+            i: files.lookup(files.assigned[uid]).index.coverage().none for i, uid in enumerate(uids) if uid in chosen
+        }
 
     def _lose(self, member: Member, lost: Mapping[int, tuple[int, int]]) -> None:
         layout = member.session.disk.layout
@@ -462,7 +505,9 @@ class SubfileSet(BlobSet[BlobFiles]):
                 headers[number] = header_of_bytes(encoded)
         rest = len(MAP_VARIABLES) * len(self.files.dims) + len(uids)
         known = [uid for uid in uids if uid in decided.supplements or uid in self.files.supplements]
-        self.files.use(headers, uids, {uid: rest + i for i, uid in enumerate(known)})
+        first = rest - len(uids)
+        form = NetcdfForm(self.path, headers, [range(first, rest)] * len(headers))
+        self.files.use(form, uids, {uid: rest + i for i, uid in enumerate(known)})
         layout.forget_places()
 
     def _part(self, member: Member, made: SubfileMap) -> SubfileMap:
@@ -502,6 +547,64 @@ class SubfileSet(BlobSet[BlobFiles]):
 
     # ------------------------------------------------------------------------------------------- close
 
+    def _wrap(self, *, durable: bool) -> None:
+        """Write HDF5 files around the blobs, and give these the names of the subfiles (collective)."""
+        (member,), system = self.members, self._location.system
+        disk, group = member.session.disk, member.session.comm
+        (replaces,), _ = self.comm.agree("close replaces", (bool(self.naming.stale) or _replaces(disk.location),))
+        assert disk.location is not None
+        # The NetCDF file stays locked and open until all HDF5 files have their names.
+        held, mine = disk.location.held, disk.location.key
+        options = member.session.options._replace(driver=self.driver.spec)
+        made: list[tuple[Location, Driver]] = []
+        orderly = True
+        try:
+            with self.comm.errors_shared(), reported_to_all(self.comm):
+                if self.holds_back:
+                    disk.driver.drain()
+                    self.comm.agree("close drained")
+                made.append(open_copy(disk.location, options, group))
+                location, driver = made[0]
+                location.held, location.kept_as = held.without(mine), ""
+                wrap(disk.driver, disk.layout.header, driver, group, system, disk.location.work)
+                if durable or replaces:
+                    # A file that replaces another one is synced first: after a power failure one of the two is whole.
+                    driver.sync()
+            self.comm.agree("close wrapped")
+            self._name_wrapped(location, durable=durable, root=member.root)
+        except BaseException as error:
+            orderly = self.comm.in_step(error)
+            raise
+        finally:
+            for location, driver in made:
+                with suppress(OSError):
+                    (driver.close if orderly or not driver.capabilities.collective else driver.leave)()
+                if member.root:
+                    location.discard()
+                location.held.release()
+        self.naming.remove_stale(system, self.path)
+        # All that was flushed is in the HDF5 files.
+        disk.location.kept_as, self.members = "", []
+        member.session.give_up()
+
+    def _name_wrapped(self, location: Location, *, durable: bool, root: bool) -> None:
+        """Give the HDF5 files their names, in one step if these are of an older set (collective)."""
+        renames = self._takes_names()
+        if renames:
+            works = [(self.members[0].number, location.work)] if root else []
+            write_renames(self.comm, location.system, self.path, works)
+            # the journal names it: it is removed no more
+            location.note_kept()
+        error: OSError | None = None
+        try:
+            if root:
+                location.publish(durable=durable)
+        except OSError as reason:
+            error = reason
+        self.comm.agree("close publish", error=error)
+        if renames and self.comm.rank == 0:
+            forget_renames(location.system, self.path)
+
     def close(self, *, orderly: bool, flushed: bool) -> None:
         """Let go of the subfiles (collective if `orderly`)."""
         error: BaseException | None = None
@@ -526,3 +629,7 @@ class SubfileSet(BlobSet[BlobFiles]):
                 error = error or reason
         if error is not None:
             raise error
+
+
+def _replaces(location: Location | None) -> bool:
+    return location is not None and location.replaces

@@ -204,6 +204,12 @@ class Held:
         _quietly(self.system.close, self.fds[key])
         del self.fds[key]
 
+    def without(self, key: Key | None) -> Held:
+        """Return the descriptors of all files but one, which alone stays here."""
+        made = Held(self.system, self.path, self.locking)
+        made.fds = {other: self.fds.pop(other) for other in tuple(self.fds) if other != key}
+        return made
+
     def only(self, key: Key | None) -> None:
         """Let go of all files but one."""
         for other in tuple(self.fds):

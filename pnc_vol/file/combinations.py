@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pnc_vol.drivers.base import parse_stack
-from pnc_vol.errors import DefinitionError
 from pnc_vol.layout.base import Layout
 from pnc_vol.settings.options import Options
 
@@ -66,24 +65,6 @@ REFUSED = (
         ValueError,
         "a file with the layout {layout!r} cannot have a node-local cache (e10_cache_path): what caches of its other "
         "files hold would not be found after a kill",
-    ),
-    Refused(
-        "`burst_buf=True`",
-        '`layout="hdf5blob"`',
-        lambda layout, options, ranks: options.burst_buf and layout.keeps_posts,
-        DefinitionError,
-        "layout={layout!r} cannot have a burst-buffer log: a file that is written at the close is not there when a log "
-        "is replayed; use layout='blob'",
-        new=True,
-    ),
-    Refused(
-        "`durable=True`",
-        '`layout="hdf5blob"`',
-        lambda layout, options, ranks: options.durable and layout.keeps_posts,
-        DefinitionError,
-        "layout={layout!r} cannot have durable=True: nothing is in a file before the close, so no flush can be "
-        "durable; use layout='blob'",
-        new=True,
     ),
     Refused(
         '`format="CDF-1"`, `"CDF-2"`',

@@ -63,7 +63,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -324,20 +323,17 @@ class _Target:
         header, defs = self.layout.header, self.session.defs
         return defs.with_records(header, min(header.numrecs, max(defs.tree.records, lowest)))
 
-    def write_data(self, turns: Sequence[list[Batch]], agreed: Agreement) -> None:
-        """Write what is posted, or let `asked.write` do so.
-
-        turns : as many lists on all ranks, at least one, written one after another.
-        """
+    def write_data(self, agreed: Agreement) -> None:
+        """Write what is posted, or let `asked.write` do so."""
         session, write = self.session, self.asked.write
         comm, driver, posted = session.comm, session.disk.driver, session.posted
         holding = session.epochs.holding
-        if write is None and comm.size == 1 and not (holding or posted.writes or any(turns)):
+        if write is None and comm.size == 1 and not (holding or posted.writes or self.batches):
             # Definitions alone: nobody waits for anything here.
             return
         known, failures = list[RequestFailure](), list[RequestFailure]()
         if write is None:
-            self._write_turns(turns, agreed)
+            self._write_posted(agreed)
             if self.done.failed:
                 failures, self.lowest = failing.failures_of(
                     self.done, session.defs.tree, session.disk.layout, comm.rank
@@ -357,34 +353,24 @@ class _Target:
         if self.failures:
             self._check_failures()
 
-    def _write_turns(self, turns: Sequence[list[Batch]], agreed: Agreement) -> None:
-        session, posted = self.session, self.session.posted
+    def _write_posted(self, agreed: Agreement) -> None:
+        session, posted, batches = self.session, self.session.posted, self.batches
         comm, ordered, layout, driver = session.comm, session.options.ordered, session.disk.layout, session.disk.driver
         if posted.progress is not None:
-            tables = (batch.rows(uid) for some in turns for batch in some for uid in batch.uids())
+            tables = (batch.rows(uid) for batch in batches for uid in batch.uids())
             total = sum(int(rows[:, 2] @ rows[:, 4]) for rows in tables)
             driver = staged.ProgressDriver(driver, posted.progress, total)
         # What is written in turns must come to the files in turns.
         held = session.epochs.holding or (session.file_set is not None and session.file_set.holds_back)
-        for n, some in enumerate(turns):
-            if n:
-                if held:
+        for turn in range(comm.size) if ordered else (comm.rank,):
+            if turn == comm.rank:
+                maps = layout.maps if batches else {}
+                self.done = session.transport.execute(driver, batches, maps, affine=layout.affine, agreed=agreed)
+                posted.note_written(self.done)
+                if ordered and held:
                     session.disk.driver.drain()
-                comm.agree("flush next")
-            for turn in range(comm.size) if ordered else (comm.rank,):
-                if turn == comm.rank:
-                    maps = layout.maps if some else {}
-                    done = session.transport.execute(driver, some, maps, affine=layout.affine, agreed=agreed)
-                    if n:
-                        self.done.add(done)
-                    else:
-                        self.done = done
-                    if n + 1 == len(turns):
-                        posted.note_written(self.done)
-                    if ordered and held:
-                        session.disk.driver.drain()
-                if ordered:
-                    comm.agree("flush turn")
+            if ordered:
+                comm.agree("flush turn")
 
     def _check_failures(self) -> None:
         """Raise if what failed keeps the new header out of the file."""
@@ -466,7 +452,7 @@ class _File(_Target):
         disk.note_filled(self.lost)
 
     def write(self) -> None:
-        self.write_data([self.batches], self.agreed)
+        self.write_data(self.agreed)
         if self.failures:
             fill_failed(self.session.defs.tree, self.layout, self.session.disk.driver, self.unfilled, self.done.left)
 
@@ -543,8 +529,8 @@ class _Set(_Target):
             for told in disk.before_header:
                 told(self.encoded)
 
-        def write(turns: Sequence[list[Batch]] = (), *, pieces: int) -> Written:
-            self.write_data(turns or [self.batches], self.agreed._replace(runs=pieces, apart=files.holds_back))
+        def write(*, pieces: int) -> Written:
+            self.write_data(self.agreed._replace(runs=pieces, apart=files.holds_back))
             return self.done, self.failures, self.lowest
 
         durable, carried, closing, _ = self.asked

@@ -471,8 +471,6 @@ def session_of(opening: Opening, *, defs: Definitions | None = None, file_set: F
     if as_read:
         defs.begin_as_read(layout, opening.content)
     queue = open_queue(disk, options, comm, writable=opening.writable)
-    if layout.keeps_posts:
-        queue.copy_arrays()
     if len(queue.stores) > 1:
         # Stores beside memory find by the header which definitions the file has.
         disk.before_header.append(queue.about_to_write)

@@ -181,7 +181,7 @@ class OpenFile(Session):
                 if not request.of(self):
                     text = f"{request!r} was posted to another file than {self.disk.path}; cancel it there"
                     raise DefinitionError(text)
-            self.posted.cancel(wanted, flushed_stay=self.disk.layout.keeps_posts)
+            self.posted.cancel(wanted)
             if wanted is None:
                 composite_values.restore(self)
 

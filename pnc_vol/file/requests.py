@@ -201,11 +201,6 @@ class Posted:
                 elif number not in waiting:
                     self._forget(number)
 
-    def note_kept(self) -> None:
-        """Note that posted data stay here, copied, until the close: handles are complete, nothing can be cancelled."""
-        self._complete_all()
-        self.rows_before = {}
-
     def _complete_all(self) -> None:
         self.writes.clear()
         self.failed.clear()
@@ -219,13 +214,11 @@ class Posted:
         self.last_flush = report
         self.first_number = self.next_number
 
-    def cancel(self, requests: Sequence[Request] | None, *, flushed_stay: bool = False) -> None:
+    def cancel(self, requests: Sequence[Request] | None) -> None:
         """Drop some requests, or all that a user posted, with a handle or without.
 
         What reached the file stays there, also the part of a request that failed. What the library posts to keep stored
         values, when a dataset is laid out anew, is not dropped (`kept`).
-
-        flushed_stay : bool, what was posted before the last flush may wait here until the close, and is not dropped.
 
         Raises
         ------
@@ -244,8 +237,6 @@ class Posted:
             waiting = posted(self.queue.batches())
             self.kept &= waiting
             numbers = (waiting | self.writes.keys() | reads.keys()) - self.kept
-            if flushed_stay:
-                numbers = {number for number in numbers if number >= self.first_number}
         self.queue.cancel(numbers)
         for number in numbers & self.writes.keys():
             self._forget(number)

@@ -53,9 +53,8 @@ Written = tuple[Executed, list[RequestFailure], "int | None"]
 written, or None."""
 
 WriteData = Callable[..., Written]
-"""Writes the data of a flush (collective). If it is given lists of batches, all of those that are posted, it writes one
-list after another: what any rank has in a list goes over what any rank has in those before. ``pieces=`` is the most
-runs that any rank has to write where data lie: what is posted as many may lie there as one."""
+"""Writes the data of a flush (collective). ``pieces=`` is the most runs that any rank has to write where data lie: what
+is posted as many may lie there as one."""
 
 
 began = time.perf_counter()

@@ -252,15 +252,6 @@ class Executed:
         self.left: list[Batch] = []
         self.requests = self.extents = self.nbytes = self.rounds = 0
 
-    def add(self, other: Executed) -> None:
-        """Add what became of more batches."""
-        self.failed |= other.failed
-        self.left += other.left
-        self.requests += other.requests
-        self.extents += other.extents
-        self.nbytes += other.nbytes
-        self.rounds += other.rounds
-
 
 class _FailedOnAll(Exception):
     """All ranks raised `error` out of a write: none makes another one."""

@@ -305,9 +305,6 @@ class Layout(abc.ABC):
     several_ranks: ClassVar[bool] = False
     """Whether the ranks of a communicator can share a file of this layout."""
 
-    keeps_posts: ClassVar[bool] = False
-    """Whether what is posted stays in the queue until the close, because nothing has a place before."""
-
     several_files: ClassVar[bool] = False
     """Whether data and headers are in several files, each with a life of its own."""
 

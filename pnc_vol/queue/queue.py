@@ -85,10 +85,6 @@ class Queue:
         self._declare(store.capabilities)
         self._use(store)
 
-    def copy_arrays(self) -> None:
-        """Arrays of users are copied when they are posted: what is posted may stay longer than until the next flush."""
-        self._declare(self.declared._replace(user_arrays=False))
-
     def _declare(self, capabilities: Capabilities) -> None:
         self.declared, self.logged = capabilities, capabilities.logged
 

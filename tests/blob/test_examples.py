@@ -8,7 +8,10 @@ import importlib
 import pytest
 
 MODULES = [
-    *(f"blob.{name}" for name in ("header", "index", "maps", "names", "places", "hdf5.layout", "hdf5.subfile")),
+    *(
+        f"blob.{name}"
+        for name in ("header", "index", "maps", "names", "places", "hdf5.container", "hdf5.swapped", "hdf5.subfile")
+    ),
     *(f"append_log.{name}" for name in ("private_folders", "records")),
 ]
 

@@ -1151,8 +1151,7 @@ class flush:
     """`flush`, plain or durable, or `sync`."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        ways = ("plain", "plain", "durable", "sync", "dataset") if config["layout"] != "hdf5blob" else ("plain", "sync")
-        return {"how": chance.choice(ways)}
+        return {"how": chance.choice(("plain", "plain", "durable", "sync", "dataset"))}
 
     def effect(model: Model, how: str) -> None:
         model.flushed()
@@ -1249,7 +1248,7 @@ class again:
     """The file is created anew over itself."""
 
     def draw(chance: random.Random, model: Model, config: Config) -> Args:
-        need(ends(config) or config["layout"] == "hdf5blob")
+        need(config["stack"] != "memory")
         return {}
 
     def effect(model: Model) -> None:
@@ -1311,16 +1310,10 @@ class reader:
 HELPERS = (share, show, read_into)
 """Functions of scripts."""
 
-HIDDEN = {"overflow", "read_many", "reference", "read", "look", "mask", "cancel", "field", "twice", "resize", "copy"}
-"""Acts that read what other ranks wrote."""
-
 
 def draw(chance: random.Random, model: Model, config: Config) -> Step:
     """The next act of a program; its effect on the model is not applied yet."""
     table = list(ACTS.values())
-    if on_ranks(config) and config["layout"] == "hdf5blob":
-        # until the close each rank keeps what it wrote, and nobody else reads it
-        table = [one for one in table if one.name not in HIDDEN]
     while True:
         found = chance.choices(table, [one.weight for one in table])[0]
         with suppress(Impossible):

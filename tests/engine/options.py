@@ -159,6 +159,9 @@ def normal(config: Config, table: dict[str, Option] = OPTIONS) -> Config:
     for name, option in table.items():
         if not option.when(made):
             made[name] = option.values[0]
+    if made["layout"] == "hdf5blob":
+        # a set of HDF5 files gets its names at the close, whatever the option says
+        made["publish"] = "close"
     return made
 
 

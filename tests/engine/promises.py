@@ -161,14 +161,11 @@ def moment(run: Run, step: Step | None, begin: int, end: int, mids: list[Content
     how = step.args.get("how") if step else ""
     flushed = name in FLUSHES or (name == "cancel" and step is not None and step.args["whole"])
     closed = name in ("reopen", "close", "again")
-    if config["layout"] == "hdf5blob":
-        # what "again" creates takes the place of the old set at its close
-        flushed = closed and name != "again"
     run.written = flushed or (run.written and at_once(step, run.model))
     # what a cache holds counts from the next flush on
     in_file = run.written and run.model.atomic and config["layout"] == "canonical" and not cached(config)
     through = closed or how in ("sync", "durable") or config["durable"]
-    if flushed or in_file or ((name == "again" or step is None) and config["layout"] != "hdf5blob"):
+    if flushed or in_file or name == "again" or step is None:
         kept_back = cached(config) and not (through and not (closed and config["cache"] == "flush_none"))
         safe |= {"recovered"} if kept_back else {"kill", "recovered"}
         durable = config["durable"] or how == "durable" or (logged(config) and config["burst_buf_sync"] != "none")

@@ -54,9 +54,8 @@ def on_rank(comm: Any, program: Program, folder: str, barriers: Any = None) -> A
 def _to_its_end(run: Run, program: Program) -> None:
     for step in program.steps:
         run.step(step)
-    if program.config["layout"] != "hdf5blob":
-        run.settle()
-        run.whole()
+    run.settle()
+    run.whole()
     run.last_close()
     run.barrier()
     run.read()

@@ -351,9 +351,8 @@ def execute(program: Program, folder: str, **more: Any) -> Model | None:
     try:
         for step in program.steps:
             run.step(step)
-        if program.config["layout"] != "hdf5blob":
-            run.settle()
-            run.whole()
+        run.settle()
+        run.whole()
         run.last_close()
         closed(run, load)
     finally:

@@ -381,9 +381,8 @@ def script(program: Program, told: str = "", *, before: str = "", after: str = "
     for step in program.steps:
         run.step(step)
     if not after:
-        if config["layout"] != "hdf5blob":
-            run.settle()
-            run.whole()
+        run.settle()
+        run.whole()
         run.end("close")
         if config["deferred"]:
             out.add("h5py.finalize()")

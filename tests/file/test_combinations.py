@@ -38,12 +38,9 @@ CASES: list[tuple[int, dict[str, Any]]] = [
     (1, {"layout": "rawfiles", "store": "log"}),
     (2, {"layout": "rawfiles", "hints": {"e10_cache_path": "."}}),
     (2, {"layout": "rawfiles", "driver": "cache(path=.) | posix"}),
-    (3, {"layout": "hdf5blob", "burst_buf": True}),
-    (3, {"layout": "hdf5blob", "store": "log"}),
-    (4, {"layout": "hdf5blob", "durable": True}),
-    (5, {"layout": "hdf5blob", "format": "CDF-2"}),
-    (5, {"layout": "blob", "format": "CDF-1"}),
-    (6, {"layout": "rawfiles", "publish": "close"}),
+    (3, {"layout": "hdf5blob", "format": "CDF-2"}),
+    (3, {"layout": "blob", "format": "CDF-1"}),
+    (4, {"layout": "rawfiles", "publish": "close"}),
 ]
 """By the line of the table, what an opening is given."""
 

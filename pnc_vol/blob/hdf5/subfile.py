@@ -1,12 +1,10 @@
 """`Hdf5Subfile` describes one subfile of HDF5 blobs: its container, header, parts, and the driver of its elements.
 
-Knows: the other modules of this package, the grammar of CDF-5, drivers. Does not know: the other subfiles, canonical
-elements, ranks.
+Knows: the other modules of this package, the grammar of CDF-5, drivers. Does not know: canonical elements, ranks.
 
 Rules
 -----
-1. A subfile is described in the same way whether it was read (`read_subfile`) or is going to be written
-   (`plan_subfile`): all places are known before the first byte is written.
+1. `Hdf5Form` says where the variables of a set are in these files, as `layout.NetcdfForm` does of NetCDF files.
 2. The bytes of ``/header_blob`` are those of a CDF-5 header, with all numbers and all attribute values in the byte
    order of the machine that wrote them. The order is stored nowhere: the tag behind the number of records tells it.
 3. Every begin is 0, because no element has a place in a NetCDF file. Begins that are read are not looked at.
@@ -16,28 +14,28 @@ Rules
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pnc_vol.blob.hdf5.container import HEADER, Container, Stored, find, make
+from pnc_vol.blob.hdf5.container import HEADER, Container, Stored, find
 from pnc_vol.blob.hdf5.parts import BlobParts, read_map, read_parts
 from pnc_vol.blob.hdf5.swapped import SwappedDriver
 from pnc_vol.blob.header import Described, described
 from pnc_vol.blob.maps import SubfileMap
-from pnc_vol.drivers.base import Driver, Memory
+from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import CorruptHeaderError, FormatError, LimitError, NotCDFError
-from pnc_vol.extents.model import Extents, Int64, Runs, one_extent
+from pnc_vol.extents.model import Int64
 from pnc_vol.format.decode import Reader
 from pnc_vol.format.encode import with_zero_begins
 from pnc_vol.format.limits import MAX_HEADER_BYTES, MAX_NAME
 from pnc_vol.format.model import ABSENT, ATTRIBUTE, DIMENSION, LITTLE, TYPES, VARIABLE, WIDTHS, Attr, Header, Order
+from pnc_vol.layout.base import SHIFT
 
 __all__ = [
-    "NATIVE", "Hdf5Subfile", "Order", "contained", "decode_header", "encode_header", "order_of", "plan_subfile",
-    "read_subfile",
+    "NATIVE", "Hdf5Form", "Hdf5Subfile", "Order", "decode_header", "encode_header", "order_of", "read_subfile",
 ]  # fmt: skip
 
 
@@ -192,7 +190,7 @@ class Hdf5Subfile(NamedTuple):
     """A subfile.
 
     path : str, what it is called in messages.
-    container : Container, `UNKNOWN` until one process has made it.
+    container : Container, where it has its two datasets.
     order : str, the byte order of the file.
     header : Header, of the subfile, with begins that are 0.
     says : Described, what the header says.
@@ -206,9 +204,9 @@ class Hdf5Subfile(NamedTuple):
     says: Described
     parts: BlobParts
 
-    def value(self, content: bytes = b"") -> tuple[Any, ...]:
-        """Return what another rank needs to know of it; `content`, of ``/header_blob``, where it is at hand."""
-        parts, content = self.parts, content or encode_header(self.header, self.order)
+    def value(self) -> tuple[Any, ...]:
+        """Return what another rank needs to know of it."""
+        parts, content = self.parts, encode_header(self.header, self.order)
         return self.path, *self.container, self.order, parts.counts.tolist(), parts.nreqs.tolist(), content
 
     @classmethod
@@ -226,10 +224,6 @@ class Hdf5Subfile(NamedTuple):
         """Return int64[nblobs]: the byte of the file where a variable of the subfile's header begins in each blob."""
         return self.parts.begins(variable) + self.container.data.offset
 
-    def part_bytes(self, variable: int, blob: int) -> int:
-        """Return the number of bytes of all records of a variable in a blob; they lie one behind another."""
-        return int(self.parts.nbytes_of(variable)[blob])
-
     def over(self, driver: Driver) -> Driver:
         """Return the driver of the file with elements in big-endian order; it closes the one that is given."""
         return driver if self.order == "big" else SwappedDriver(driver, self.parts.regions(self.container.data.offset))
@@ -245,64 +239,40 @@ class Hdf5Subfile(NamedTuple):
         """
         return read_map(driver, self.container.data.offset, self.parts, self.says, k, self.header, self.path)
 
-    def map_rows(self, blob: int, lists: Sequence[Runs]) -> tuple[Extents, Memory]:
-        """Return the map variables of one blob, to be written by a driver that `over` gave.
 
-        lists : sequence of Runs, of the blob in each map; none across a row of the last dimension.
-        """
-        pieces = []
-        for k, (one, runs) in enumerate(zip(self.says.maps, lists, strict=True)):
-            start = int(self.parts.counts[k, :blob].sum())
-            columns = ([runs.start.size], [start], [int(runs.length.sum())], runs.start, runs.length)
-            types = (TYPES[var.type].dtype for var in self.header.vars[one.first : one.first + len(columns)])
-            pieces += [
-                np.asarray(values).astype(dtype).view(np.uint8) for values, dtype in zip(columns, types, strict=True)
-            ]
-        memory = np.concatenate([np.empty(0, np.uint8), *pieces])
-        return one_extent(self.container.data.offset + int(self.parts.starts[blob]), memory.nbytes), memory
-
-
-UNKNOWN = Container(Stored(0, 0), Stored(0, 0))
-
-
-def plan_subfile(header: Header, counts: Int64, nreqs: Int64, path: str, order: Order = NATIVE) -> Hdf5Subfile:
-    """Plan a subfile that is going to be written; each of its processes makes the same plan.
+class Hdf5Form:
+    """See `layout.Form`: in the file each blob is in one piece, so the parts of a variable are those of the blobs.
 
     Parameters
     ----------
-    header : Header, of the subfile, with the number of records that it is going to have.
-    counts, nreqs : int64[maps, nblobs], elements and runs of each blob in each map.
-    path : str
-
-    Raises
-    ------
-    FormatError
-        There is more than any file can hold.
+    subfiles : sequence of Hdf5Subfile
     """
-    says = described(header, path)
-    return Hdf5Subfile(path, UNKNOWN, order, header, says, BlobParts(header, says, counts, nreqs, path))
 
+    def __init__(self, subfiles: Sequence[Hdf5Subfile]) -> None:
+        self.subfiles = list(subfiles)
+        self.headers, self.numbers = [one.header for one in subfiles], subfiles[0].says.variables
 
-def contained(plan: Hdf5Subfile) -> tuple[Hdf5Subfile, list[tuple[int, bytes]], int]:
-    """Add the container to a planned subfile; one process does it.
+    def addresses(self, i: int) -> tuple[Int64, Int64]:
+        at = [(s << SHIFT, one, one.says.variables[i]) for s, one in enumerate(self.subfiles)]
+        begins, steps = ([one.begins(v) + base for base, one, v in at], [one.parts.record_sizes(v) for _, one, v in at])
+        return np.concatenate(begins), np.concatenate(steps)
 
-    Returns
-    -------
-    subfile : Hdf5Subfile
-    pieces : list of (int, bytes)
-        What lies outside of ``/data_blob``: offsets and bytes; the last one is the content of ``/header_blob``.
-    nbytes : int, bytes of the file.
+    def first(self, variable: int) -> tuple[int, int]:
+        one = self.subfiles[0]
+        return int(one.begins(variable)[0]), int(one.parts.record_sizes(variable)[0])
 
-    Raises
-    ------
-    DefinitionError
-        The header has something that CDF-5 cannot hold.
-    MissingPackageError
-        h5py is not installed.
-    """
-    content = encode_header(plan.header, plan.order)
-    container, pieces, nbytes = make(len(content), plan.parts.nbytes)
-    return plan._replace(container=container), [*pieces, (container.header.offset, content)], nbytes
+    def maps(self, k: int, dims: tuple[int, ...], file: Callable[[int], Driver]) -> Iterator[tuple[int, SubfileMap]]:
+        part = 0
+        for s, one in enumerate(self.subfiles):
+            for blob, runs in enumerate(one.read_map(file(s), k - 1).blobs):
+                yield part, SubfileMap(dims, (), (runs,), f"subfile {s:04d}, blob {blob}")
+                part += 1
+
+    def most_runs(self, k: int) -> int:
+        return sum(int(one.parts.nreqs[k - 1].sum()) for one in self.subfiles)
+
+    def over(self, number: int, driver: Driver) -> Driver:
+        return self.subfiles[number].over(driver)
 
 
 def read_subfile(driver: Driver, path: str, *, most: int = MAX_HEADER_BYTES) -> Hdf5Subfile:

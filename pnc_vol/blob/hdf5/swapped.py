@@ -6,7 +6,7 @@ Rules
 -----
 1. The byte ``i`` of an element of ``n`` bytes is the byte ``n - 1 - i`` of the same element in the file. So a part of
    an element is one piece of the file, too, in reverse order, and no call has to fetch the rest of the element.
-2. The memory of a write is not changed: a copy is swapped. Reads swap in place.
+2. It is for reading: who writes HDF5 blobs (`envelope`) swaps whole variables.
 3. Bytes outside of all regions are passed on as they are.
 """
 
@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
-from pnc_vol.drivers.vectored_io import copy_pieces
-from pnc_vol.extents.model import Extents, Int64, before, distinct, spread
+from pnc_vol.extents.model import Extents, Int64, distinct, spread
 
 __all__ = ["Regions", "SwappedDriver"]
 
@@ -48,7 +47,7 @@ class _Units(NamedTuple):
 
 
 class SwappedDriver(Wrapper):
-    """A wrapper that stores the elements of some regions in the other byte order.
+    """A wrapper that reads elements of some regions, which are stored in the other byte order.
 
     Parameters
     ----------
@@ -89,21 +88,6 @@ class SwappedDriver(Wrapper):
             units = _within(below, units, self.inner.size())
         _turn(memory, units)
         return got
-
-    def write(self, extents: Extents, memory: Memory, *, collective: bool = False) -> None:
-        below, units = self._below(extents)
-        if units.place.size:
-            stage = np.empty(extents.nbytes, np.uint8)
-            place = before(below.length)
-            copy_pieces(stage, place, memory, below.place, below.length)
-            # all pieces with units come first, one for each unit
-            _turn(stage, units._replace(place=place[: units.place.size]))
-            below, memory = below._replace(place=place), stage
-        self.inner.write(below, memory, collective=collective)
-
-    def grow(self, nbytes: int) -> None:
-        # only the size matters: the byte that extends the file is zero in both orders
-        self.inner.grow(nbytes)
 
     def describe(self) -> str:
         # a user cannot name it in ``driver=``, since only the layout knows where elements lie

@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+import virtual_ranks
 from e3sm_reference import CANONICAL, FOLDER, HDF5_BLOBS, NETCDF_BLOBS, content
 
 import pnc_vol
-from pnc_vol.errors import DefinitionError, FormatError, NotYetError
+from pnc_vol.errors import FormatError, NotYetError
+from pnc_vol.testing.faults import CHANGING, FaultSystem
 from pnc_vol.testing.mpi import missing, run_mpi
 
 PROGRAMS = Path(__file__).parents[2] / "mpi"
@@ -51,13 +54,25 @@ def test_it_is_found_by_the_name_of_the_set_and_of_a_subfile(tmp_path: Path) -> 
     check(tmp_path / "out.h5.0000")
 
 
-def test_nothing_is_there_before_the_close_and_nothing_stays_of_a_file_that_was_given_up(tmp_path: Path) -> None:
-    f = pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob")
-    f["x"] = np.arange(10)
-    f.flush()
-    assert [name for name in os.listdir(tmp_path) if not name.startswith(".")] == []
-    f.id.handle.session.abort("given up")
-    assert os.listdir(tmp_path) == []
+def test_before_the_close_nothing_has_the_name_and_what_was_flushed_stays_of_a_file_that_was_given_up(
+    tmp_path: Path,
+) -> None:
+    """As of every file that gets its name at the close: the temporary file, of NetCDF blobs, has what was flushed."""
+    for flushed in (False, True):
+        f = pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob")
+        f["x"] = np.arange(10)
+        if flushed:
+            f.flush()
+        assert [name for name in os.listdir(tmp_path) if not name.startswith(".")] == []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            f.id.handle.session.abort("given up")
+        assert len(os.listdir(tmp_path)) == flushed
+    (left,) = tmp_path.iterdir()
+    pnc_vol.File(left, "r+", layout="canonical").close()
+    left.rename(tmp_path / "out.nc.0000")
+    with pnc_vol.File(tmp_path / "out.nc") as f:
+        assert f["x"][...].tolist() == list(range(10))
 
 
 def test_a_flush_keeps_values_and_completes_requests(tmp_path: Path) -> None:
@@ -90,15 +105,68 @@ def test_it_is_not_changed_once_it_is_written(tmp_path: Path, mode: str) -> None
     check(tmp_path / "out.h5")
 
 
-def test_what_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(DefinitionError, match="cannot have a burst-buffer log"):
-        pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob", burst_buf=True)
-    with pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob") as f:
-        f["x"] = 1
-        with pytest.raises(NotYetError, match="a flush cannot be durable"):
-            f.flush(durable=True)
+@pytest.mark.parametrize("given", [{"burst_buf": True}, {"durable": True}, {"hints": {"e10_cache_path": "."}}])
+def test_a_log_a_cache_and_durable_flushes_are_those_of_every_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("out.h5"), **given)
+    assert os.listdir() == ["out.h5.0000"]
+    check(Path("out.h5"))
     with pytest.raises(FileNotFoundError):
-        pnc_vol.File(tmp_path / "none" / "out.h5", "w", layout="hdf5blob")
+        pnc_vol.File("none/out.h5", "w", layout="hdf5blob", **given)
+
+
+def test_what_another_rank_flushed_is_read_before_the_close(tmp_path: Path) -> None:
+    def job(comm: Any) -> None:
+        with pnc_vol.File(tmp_path / "out.h5", "w", layout="hdf5blob", comm=comm, driver="posix", subfiles=2) as f:
+            x = f.create_dataset("x", (4,), "i8")
+            x[2 * comm.rank : 2 * comm.rank + 2] = comm.rank + 1
+            f.flush(durable=True)
+            assert x[...].tolist() == [1, 1, 2, 2]
+
+    virtual_ranks.run(2, job)
+    with pnc_vol.File(tmp_path / "out.h5") as f:
+        assert f["x"][...].tolist() == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("subfiles", [1, 2])
+def test_a_close_that_cannot_write_the_hdf5_files_is_tried_again(tmp_path: Path, subfiles: int) -> None:
+    """At every call of the system that the close makes: what was flushed is readable until the second close."""
+    for at in range(1, 200):
+        system = FaultSystem(fail_at=0, calls=CHANGING)
+        path = tmp_path / f"{at}.h5"
+
+        def job(comm: Any, system: Any = system, at: int = at, path: Path = path) -> bool:
+            mine = {"system": system} if comm.rank == subfiles - 1 else {}
+            f = pnc_vol.File(
+                path, "w", layout="hdf5blob", comm=comm, driver="posix", subfiles=subfiles, locking=False, **mine
+            )
+            x = f.create_dataset("x", (4,), "i8")
+            x[2 * comm.rank : 2 * comm.rank + 2] = comm.rank + 1
+            f.flush()
+            if mine:
+                system.count, system.fail_at = 0, at
+            try:
+                f.close()
+            except OSError:
+                assert x[...].tolist() == [1, 1, 2, 2]
+                f.close()
+                return True
+            return False
+
+        failed = virtual_ranks.run(2, job)
+        assert len(set(failed)) == 1
+        with pnc_vol.File(path) as f:
+            assert f["x"][...].tolist() == [1, 1, 2, 2]
+        assert sorted(name for name in os.listdir(tmp_path) if str(at) in name) == [
+            f"{at}.h5.{n:04d}" for n in range(subfiles)
+        ]
+        if not system.fired:
+            break
+        for name in os.listdir(tmp_path):
+            os.unlink(tmp_path / name)
+    assert at > 5
 
 
 # ------------------------------------------------------------------------------------- the C program's files

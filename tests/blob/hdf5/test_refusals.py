@@ -229,6 +229,6 @@ def test_a_large_file_takes_no_memory(tmp_path: Path) -> None:
 
 def test_without_h5py_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
-    f = pnc_vol.File(tmp_path / "x.h5", "w", layout="hdf5blob")
     with pytest.raises(MissingPackageError, match=r'HDF5 blob file needs h5py: pip install "pnc-vol\[hdf5\]"'):
-        f.close()
+        pnc_vol.File(tmp_path / "x.h5", "w", layout="hdf5blob")
+    assert not list(tmp_path.iterdir())
