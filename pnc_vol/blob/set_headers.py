@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from pnc_vol.blob.hdf5.subfile import Hdf5Form, Hdf5Subfile, read_subfile
@@ -28,7 +28,8 @@ from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.physical_definitions import PhysicalDefinitions, PhysicalVariable
 from pnc_vol.blob.posted_runs import inner_shape
 from pnc_vol.blob.renaming import pending_renames
-from pnc_vol.disk.existing import Existing, open_existing
+from pnc_vol.disk.existing import Existing, open_existing, replaced_too_often
+from pnc_vol.disk.naming import ATTEMPTS
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.stack import open_stack, stack_capabilities
 from pnc_vol.errors import FormatError, FormatWarning, ShortFileWarning
@@ -92,8 +93,8 @@ def read_in_turn(
 ) -> list[tuple[Any, Standing]]:
     """Read something of each subfile of a read-only set, on rank 0 for all (collective).
 
-    A process that is alone keeps the descriptors, if they are few: what it reads later is of the same files, whatever
-    their writer has put in their place by then.
+    Each rank keeps descriptors of the same files, if they are few: what it reads later is of these, whatever their
+    writer has put in their place by then. Where he did so before all ranks had opened them, all is read once more.
 
     Parameters
     ----------
@@ -125,20 +126,41 @@ def read_in_turn(
                     f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
                 ) from None
             count = count if found else subfiles
-            if file.fd >= 0 and (comm.size > 1 or count > _MOST_KEPT):
+            if file.fd >= 0 and count > _MOST_KEPT:
                 system.close(file.fd)
                 file = file._replace(fd=-1)
             fds.append(file.fd)
             found.append((value, file))
         return found
 
-    try:
-        return [(value, Standing(*file)) for value, file in on_root(comm, "open subfiles", read_all)]
-    except BaseException:
-        for fd in fds:
-            if fd >= 0:
-                system.close(fd)
-        raise
+    def open_here(files: list[Standing]) -> bool:
+        for file in files:
+            with suppress(FileNotFoundError):
+                fds.append(_same_file(system, file.name, file.inode))
+        return len(fds) == len(files) and min(fds) >= 0
+
+    for _ in range(ATTEMPTS):
+        try:
+            found = [(value, Standing(*file)) for value, file in on_root(comm, "open subfiles", read_all)]
+            if comm.size == 1 or len(found) > _MOST_KEPT:
+                return found
+            with comm.errors_shared():
+                here = not comm.rank or open_here([file for _, file in found])
+                (anywhere_others,), _ = comm.agree("open subfiles kept", (not here,))
+            if not anywhere_others:
+                return [(value, file._replace(fd=fd)) for (value, file), fd in zip(found, fds, strict=True)]
+        except BaseException:
+            _close_all(system, fds)
+            raise
+        _close_all(system, fds)
+    raise comm.on_all(replaced_too_often(path))
+
+
+def _close_all(system: System, fds: list[int]) -> None:
+    while fds:
+        fd = fds.pop()
+        if fd >= 0:
+            system.close(fd)
 
 
 def read_headers(
@@ -164,7 +186,9 @@ def read_headers(
 
     def read(name: str, number: int) -> tuple[tuple[bytes, int], int, Standing]:
         nonlocal like
-        fd = -1 if number or first is None else _same_file(system, name, first)
+        if not number:
+            known.clear()
+        fd = -1 if number or first is None else _same_file(system, name, first.key[1])
         if fd < 0:
             like = open_existing(system, name, system.realpath(name), like=like)
             fd = like.fd
@@ -242,12 +266,12 @@ def _read_hdf5(
     return [value for value, _ in found], [file for _, file in found]
 
 
-def _same_file(system: System, name: str, known: Existing) -> int:
+def _same_file(system: System, name: str, inode: int) -> int:
     """Return a descriptor of the file of this name if it is the one that was read; else -1."""
     fd = system.open(name, os.O_RDONLY | os.O_CLOEXEC)
     with closed_if_it_fails(system, fd):
-        there = system.fstat(fd)
-    if (there.st_dev, there.st_ino) == known.key:
+        same = system.fstat(fd).st_ino == inode
+    if same:
         return fd
     system.close(fd)
     return -1
