@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from pnc_vol.extents.model import Int64, Runs, Selection
 from pnc_vol.extents.place import FewRuns, runs
+from pnc_vol.extents.selection import listed
 from pnc_vol.flush.agree import Weight
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
@@ -122,9 +123,7 @@ class PostedRead(Request):
         wanted = self.wanted
         if not isinstance(wanted, Selection):
             one = Runs(np.array([wanted[0]], np.int64), np.array([wanted[1]], np.int64))
-            from pnc_vol.extents import selection
-
-            wanted = selection.listed(self.node.shape or (), one, wanted[1])
+            wanted = listed(self.node.shape or (), one, wanted[1])
         return runs(wanted, record=self.node.is_record)
 
     @property
