@@ -118,7 +118,7 @@ class Creating(HLObject, MutableMappingHDF5):
             session.check_open()
             if name is None:
                 self._id.handle.check_writable("create group")
-                loose = GroupNode(session.defs.tree, "", None, (), order={} if tracked else None)
+                loose = GroupNode(session.defs.tree, "", None, order={} if tracked else None)
                 return wrap(self._id.handle, loose)  # type: ignore[no-any-return]
             slot = paths.slot(self._node, name, "create group")
             slot.check_free("create group")

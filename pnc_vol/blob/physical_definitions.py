@@ -7,7 +7,6 @@ is made of.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap, SubfileMap, content
@@ -68,7 +67,7 @@ class PhysicalDefinitions(Definitions):
         same = (
             flat is not None
             and nodes.keys() == self._nodes.keys()
-            and replace(flat.header, numrecs=0) == replace(header, numrecs=0)
+            and flat.header.replaced(numrecs=0) == header.replaced(numrecs=0)
         )
         self._nodes = nodes
         tree.datasets = {node.uid: node for node in nodes.values()}

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from pnc_vol.file.leftovers import Left
 from pnc_vol.settings.options import Options
@@ -34,8 +33,7 @@ Carrying = Literal["flush_immediate", "flush_onclose", "flush_none"]
 _KIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class CacheHints:
+class CacheHints(NamedTuple):
     """How a cache works; each field is an option in brackets, and has a hint.
 
     mode : ``e10_cache``; "coherent" also locks what is not carried yet, in the global file.
@@ -105,7 +103,7 @@ def cache_hints(
     given = {name: (hint, hints[hint]) for name, (hint, _) in _TABLE.items() if hint in hints}
     for name, value in (options or {}).items():
         if name not in _TABLE:
-            known = ", ".join(field.name for field in fields(CacheHints))
+            known = ", ".join(CacheHints._fields)
             raise TypeError(f"got an unexpected keyword argument {name!r}; known: {known}")
         given[name] = f"{name} of the driver 'cache'", value
     found = {name: _TABLE[name][1](hint, value) for name, (hint, value) in given.items()}

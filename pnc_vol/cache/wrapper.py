@@ -22,7 +22,6 @@ import atexit
 import os
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -115,7 +114,7 @@ class CacheDriver(Wrapper):
                     f"{context.name or inner.path}: with e10_cache=coherent and several ranks, data are carried at "
                     f"once (flush_immediate), not as {asked.flush} says: ranks would wait for each other for ever"
                 )
-            asked = replace(asked, flush="flush_immediate")
+            asked = asked._replace(flush="flush_immediate")
         return cls(inner, asked, context, job)
 
     # ---------------------------------------------------------------------------------------------- verbs

@@ -19,7 +19,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -273,6 +273,6 @@ def _beyond(header: Header, version: int) -> Iterator[str]:
             yield str(error).replace("use format='CDF-5', or ", "use ")
     if not found:
         try:
-            check_limits(replace(header, version=version))
+            check_limits(header.replaced(version=version))
         except DefinitionError as error:
             yield str(error)

@@ -302,7 +302,7 @@ def _plan(decoded: Decoded, nbytes: int, options: Options, *, keep_version: bool
     version = old.version if keep_version else options.version
     reserve = options.header_reserve or 0
     how = Alignment(options.var_align, options.record_align, reserve)
-    wanted = replace(old, version=version, numrecs=_records(old))
+    wanted = old.replaced(version=version, numrecs=_records(old))
     check_limits(wanted)
     new = place(wanted, how)
     _check_records(decoded, new)
@@ -330,7 +330,7 @@ def _whole(header: Header, nbytes: int) -> Header:
     start, step = begin_rec(header), record_size(header)
     if start is None or not step:
         return header
-    return replace(header, numrecs=min(header.numrecs, max(0, -(-(nbytes - start) // step))))
+    return header.replaced(numrecs=min(header.numrecs, max(0, -(-(nbytes - start) // step))))
 
 
 def _check_records(decoded: Decoded, new: Header) -> None:

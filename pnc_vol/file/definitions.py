@@ -15,7 +15,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -289,7 +288,7 @@ class Definitions:
             for node, shape in longer.items():
                 node.shape = shape
             placed = zip(flat.vars, header.vars, strict=True)
-            header = replace(flat, vars=tuple(var._replace(begin=at.begin) for var, at in placed))
+            header = flat.replaced(vars=tuple(var._replace(begin=at.begin) for var, at in placed))
         return header.with_numrecs(numrecs)
 
     # ------------------------------------------------------------------------------------- size limits

@@ -36,8 +36,8 @@ else:
 __all__ = ["find"]
 
 
-def find(opening: Opening, new: Header) -> None:
-    """Find the session to join, open the file, or make one, which has the header `new`; on rank 0.
+def find(opening: Opening, new: Header | None) -> None:
+    """Find the session to join, open the file, or make one, which has the header `new`, or nothing yet; on rank 0.
 
     Raises
     ------
@@ -191,10 +191,11 @@ def _open(opening: Opening, path: str, real: str) -> None:
     opening.location.key = held.keep(existing.fd, existing.key)
 
 
-def _create(opening: Opening, path: str, real: str, new: Header, way: str) -> bool:
-    """Make a file with the header `new`; False if another process has changed what is there since it was looked at."""
+def _create(opening: Opening, path: str, real: str, new: Header | None, way: str) -> bool:
+    """Make a file with the header `new`, or with nothing yet; False if another process has changed what is there since
+    it was looked at."""
     options, mode = opening.options, opening.mode
-    header = encode(new) if new.vars or new.dims or new.attrs else encoded_empty(new.version)
+    header = encode(new) if new else encoded_empty(options.version)
     if opening.keeps_file:
         if options.layout:
             combinations.check(layout_class(options.layout), options, 1, path=path, new=True)
@@ -226,5 +227,6 @@ def _create(opening: Opening, path: str, real: str, new: Header, way: str) -> bo
                 # another process made it since, and its data are not to be lost
                 return False
             raise
-    opening.way, opening.header, opening.content, opening.size = "create", new, header, len(header)
+    opening.way, opening.header = "create", new or Header(options.version)
+    opening.content, opening.size = header, len(header)
     return True

@@ -228,7 +228,6 @@ def open_file(opening: Opening, new: Header | None = None) -> None:
 
     new : Header, optional, what a new file begins with; an empty one by default.
     """
-    new = new or Header(opening.options.version)
     pieces = opening.layout is not None
     spec, able = _agree(opening)
     own: Driver | None = None
@@ -311,7 +310,7 @@ def _same_on_all(opening: Opening, asked: dict[str, Any]) -> None:
             raise comm.on_all(CollectiveMismatchError(text, fewest.all()))
 
 
-def _find(opening: Opening, new: Header) -> None:
+def _find(opening: Opening, new: Header | None) -> None:
     """Rank 0 finds or creates the file, and sends the others what they need of it (collective)."""
     if opening.comm.mpi is None:
         find(opening, new)
@@ -319,13 +318,13 @@ def _find(opening: Opening, new: Header) -> None:
         message = on_root(opening.comm, "open", partial(_found_by_root, opening, new))
         if opening.comm.rank:
             opening.receive(*message)
-            opening.header = new
+            opening.header = new or Header(opening.options.version)
     if opening.options.layout and opening.location is not None and layout_class(opening.options.layout).several_files:
         # a file that is there is one file, and stays one
         opening.options = opening.options._replace(layout="")
 
 
-def _found_by_root(opening: Opening, new: Header) -> tuple[Any, ...]:
+def _found_by_root(opening: Opening, new: Header | None) -> tuple[Any, ...]:
     find(opening, new)
     return opening.message()
 
@@ -490,6 +489,8 @@ def _has_gaps(header: Header, nbytes: int) -> bool:
 def _over(opening: Opening, layout: Layout, options: Options) -> Driver:
     """Return the driver of the layout's addresses; if it cannot be had, nothing of the file stays open."""
     assert opening.driver is not None
+    if layout.self_contained:
+        return opening.driver
     context = context_of(options, opening.comm, writable=opening.writable)
     spec = stack_of(options, opening.comm)
     try:

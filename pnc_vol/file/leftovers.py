@@ -11,7 +11,6 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from pnc_vol.plugins import Registry
@@ -32,7 +31,6 @@ class Left(NamedTuple):
     running: bool = False
 
 
-@dataclass(slots=True)
 class ReplayReport:
     """What a replay did.
 
@@ -56,21 +54,13 @@ class ReplayReport:
         Something is wrong with a log that no crash of its job explains; what was good of it was replayed (`salvage`).
     """
 
-    logs: int = 0
-    replayed: int = 0
-    cancelled: int = 0
-    flushed: int = 0
-    torn: int = 0
-    uncounted: int = 0
-    failed: int = 0
-    torn_bytes: int = 0
-    caches: int = 0
-    carried: int = 0
-    headers: int = 0
-    created: list[str] = field(default_factory=list)
-    messages: list[str] = field(default_factory=list)
-    closed: list[str] = field(default_factory=list)
-    damaged: bool = False
+    def __init__(self) -> None:
+        self.logs = self.replayed = self.cancelled = self.flushed = self.torn = self.uncounted = self.failed = 0
+        self.torn_bytes = self.caches = self.carried = self.headers = 0
+        self.created: list[str] = []
+        self.messages: list[str] = []
+        self.closed: list[str] = []
+        self.damaged = False
 
     @property
     def whole(self) -> bool:

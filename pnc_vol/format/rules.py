@@ -18,7 +18,6 @@ Source: NetCDF classic format specification; the order rules of PnetCDF and netC
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -174,7 +173,7 @@ def _streaming(facts: _Facts) -> tuple[_Facts, Finding]:
         start = int(facts.begin[facts.records].min())
         n = max(0, (facts.file_size + missing - start) // facts.stride)
     text = f"numrecs at byte 4 is STREAMING; the size of the file makes it {n}."
-    return facts._replace(header=replace(facts.header, numrecs=n)), Finding("warning", 4, "numrecs", -1, text)
+    return facts._replace(header=facts.header.replaced(numrecs=n)), Finding("warning", 4, "numrecs", -1, text)
 
 
 def _records(facts: _Facts) -> Iterator[Finding]:

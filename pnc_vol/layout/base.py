@@ -347,6 +347,8 @@ class Layout(abc.ABC):
     def over(self, driver: Driver, path: str, stack: str, context: OpenContext, *, created: bool) -> Driver:
         """Return the driver of the addresses of this layout, over that of the file with the header (collective).
 
+        An opening does not ask this of a layout that is `self_contained`.
+
         Parameters
         ----------
         driver : Driver, which is closed with the driver that is returned.

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import gcd, lcm, prod
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from pnc_vol.format.model import BYTE
 from pnc_vol.mapping.describe import undescribe
 from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.names import is_text
-from pnc_vol.mapping.tree import NAMELESS, NO_PARTS, DatasetNode, GroupNode, Limits, Shape, Tree
+from pnc_vol.mapping.tree import NAMELESS, DatasetNode, GroupNode, Limits, Shape, Tree
 
 __all__ = [
     "Elsewhere",
@@ -201,7 +200,6 @@ class _Boxes(NamedTuple):
     endless: frozenset[int]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ElsewhereNode(DatasetNode):
     """A dataset whose data live elsewhere.
 
@@ -210,9 +208,13 @@ class ElsewhereNode(DatasetNode):
         ``virtual_prefix``.
     """
 
-    away: Elsewhere = field(init=False)  # type: ignore[misc]
-    prefixes: Mapping[str, str] = field(init=False)
-    boxes: _Boxes | None = field(init=False, default=None)
+    __slots__ = ("away", "boxes", "prefixes")
+
+    def __init__(self, tree: Tree, name: str, uid: int, element: Element, away: Elsewhere) -> None:
+        super().__init__(tree, name, None, (), uid, element, away.shape, names=NAMELESS[: len(away.shape)])
+        self.away: Elsewhere = away  # type: ignore[misc]
+        self.prefixes: Mapping[str, str] = {}
+        self.boxes: _Boxes | None = None
 
     def _boxes(self) -> _Boxes:
         # kept: a program reads a dataset of thousands of sources row by row
@@ -258,7 +260,7 @@ def add_elsewhere(
     tree: Tree, parent: GroupNode | None, name: str, element: Element, maxshape: Limits, away: Elsewhere
 ) -> ElsewhereNode:
     """Add such a dataset below `parent`, or to no group; the caller has checked everything."""
-    node = _node(tree, name, tree.next_uid, element, away)
+    node = ElsewhereNode(tree, name, tree.next_uid, element, away)
     node.maxshape, node.parent = maxshape, parent
     tree.next_uid += 1
     tree.datasets[node.uid] = node
@@ -269,13 +271,6 @@ def add_elsewhere(
         parent.children[name] = node
         parent.note(name)
     tree.touch()
-    return node
-
-
-def _node(tree: Tree, name: str, uid: int, element: Element, away: Elsewhere) -> ElsewhereNode:
-    node = ElsewhereNode(tree, name, None, (), uid, element, away.shape)
-    node.names, node.ignored, node.parts = NAMELESS[: len(away.shape)], {}, NO_PARTS
-    node.away, node.prefixes = away, {}
     return node
 
 
@@ -306,7 +301,7 @@ def _read(tree: Tree, uid: int, name: str, marker: Mapping[str, Any]) -> Elsewhe
             raise ValueError("objects in raw files")
     else:
         away = away._replace(sources=tuple(_source(one, shape) for one in described["virtual"]))
-    node = _node(tree, "", uid, element, away)
+    node = ElsewhereNode(tree, "", uid, element, away)
     node.cdf_name = name
     if "max" in marker:
         limits = marker["max"]

@@ -63,11 +63,14 @@ class Hard:
     node: GroupNode | DatasetNode | TypeNode
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class TypeNode(Node):
     """A named type."""
 
-    dtype: np.dtype[Any]
+    __slots__ = ("dtype",)
+
+    def __init__(self, tree: Tree, name: str, parent: GroupNode, known_attrs: Any, dtype: np.dtype[Any]) -> None:
+        super().__init__(tree, name, parent, known_attrs)
+        self.dtype = dtype
 
 
 def entries(tree: Tree) -> Iterator[tuple[GroupNode, str, Any]]:

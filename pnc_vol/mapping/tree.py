@@ -7,14 +7,15 @@ Rules
 -----
 1. A node is reached from its parent's `children`; `path` is derived, never stored.
 2. `Tree.datasets` keeps creation order: that is the order of the variables in the header.
-3. Code that changes anything calls `Tree.touch()`, or `touch_attributes()` or `touch_records()` if nothing
+3. The classes of nodes are no dataclasses: to make the methods of these took a quarter of the time in which all that a
+   script of one dataset needs is loaded.
+4. Code that changes anything calls `Tree.touch()`, or `touch_attributes()` or `touch_records()` if nothing
    else of one object changed: the next flush compares `version` with what it wrote.
 """
 
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from threading import Lock
@@ -34,7 +35,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Axis:
     """One axis of a dataset: its label and the scales attached to it.
 
@@ -42,10 +42,11 @@ class Axis:
     only_label : bool, the label is HDF5's and no name that NetCDF gave: the marker says it.
     """
 
-    label: str = ""
-    scales: list[DatasetNode] = field(default_factory=list)
-    dim_name: str | None = None
-    only_label: bool = False
+    __slots__ = ("dim_name", "label", "only_label", "scales")
+
+    def __init__(self, label: str = "", dim_name: str | None = None) -> None:
+        self.label, self.dim_name, self.only_label = label, dim_name, False
+        self.scales: list[DatasetNode] = []
 
 
 Shape = tuple[int, ...]
@@ -57,17 +58,18 @@ NAMELESS: tuple[tuple[str, str | None], ...] = (("", None),) * 64
 _NAMELESS = tuple(NAMELESS[:n] for n in range(65))
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Node:
     """A named object below a group; the root has no parent and the name ``""``.
 
     known_attrs : those of the header as long as nobody asked for `attrs`, since few objects are ever looked at.
     """
 
-    tree: Tree
-    name: str
-    parent: GroupNode | None
-    known_attrs: Attributes | tuple[Attr, ...]
+    __slots__ = ("known_attrs", "name", "parent", "tree")
+
+    def __init__(
+        self, tree: Tree, name: str, parent: GroupNode | None, known_attrs: Attributes | tuple[Attr, ...]
+    ) -> None:
+        self.tree, self.name, self.parent, self.known_attrs = tree, name, parent, known_attrs
 
     @property
     def attrs(self) -> Attributes:
@@ -88,7 +90,6 @@ class Node:
         return "/" + "/".join(reversed(names))
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class GroupNode(Node):
     """A group; `children` in creation order.
 
@@ -96,9 +97,13 @@ class GroupNode(Node):
     order : names in the order of creation, if members are to be listed by it; else None.
     """
 
-    children: dict[str, GroupNode | DatasetNode] = field(default_factory=dict)
-    links: dict[str, Any] = field(default_factory=dict)
-    order: dict[str, None] | None = None
+    __slots__ = ("children", "links", "order")
+
+    def __init__(self, tree: Tree, name: str, parent: GroupNode | None, order: dict[str, None] | None = None) -> None:
+        super().__init__(tree, name, parent, ())
+        self.children: dict[str, GroupNode | DatasetNode] = {}
+        self.links: dict[str, Any] = {}
+        self.order = order
 
     def listed(self) -> list[str]:
         """Return the names of all members, in the order in which they are listed."""
@@ -130,7 +135,6 @@ NO_PARTS = Parts()
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class DatasetNode(Node):
     """A dataset.
 
@@ -148,18 +152,34 @@ class DatasetNode(Node):
     away : where the data are, if they are not in this file (`mapping.elsewhere`); None of all but a few.
     """
 
+    __slots__ = (
+        "cdf_name", "element", "fillvalue", "ignored", "made_axes", "maxshape", "names", "parts", "scale", "shape",
+        "uid",
+    )  # fmt: skip
     away: ClassVar[Any] = None
-    uid: int
-    element: Element
-    shape: tuple[int, ...] | None
-    maxshape: tuple[int | None, ...] | None = None
-    fillvalue: bytes | None = None
-    names: tuple[tuple[str, str | None], ...] = ()
-    scale: str | Literal[True] | None = None
-    cdf_name: str = ""
-    ignored: Mapping[str, Any] = None  # type: ignore[assignment]
-    parts: Parts = None  # type: ignore[assignment]
-    made_axes: list[Axis] | None = None
+
+    def __init__(
+        self,
+        tree: Tree,
+        name: str,
+        parent: GroupNode | None,
+        known_attrs: Attributes | tuple[Attr, ...],
+        uid: int,
+        element: Element,
+        shape: tuple[int, ...] | None,
+        maxshape: tuple[int | None, ...] | None = None,
+        fillvalue: bytes | None = None,
+        names: tuple[tuple[str, str | None], ...] = (),
+        scale: str | Literal[True] | None = None,
+        cdf_name: str = "",
+    ) -> None:
+        # Not the base class's: this runs for each of the datasets of a file.
+        self.tree, self.name, self.parent, self.known_attrs = tree, name, parent, known_attrs
+        self.uid, self.element, self.shape, self.maxshape, self.fillvalue = uid, element, shape, maxshape, fillvalue
+        self.names, self.scale, self.cdf_name = names, scale, cdf_name
+        self.ignored: Mapping[str, Any] = _NOTHING
+        self.parts = NO_PARTS
+        self.made_axes: list[Axis] | None = None
 
     @property
     def owner(self) -> DatasetNode | None:
@@ -171,7 +191,7 @@ class DatasetNode(Node):
     def axes(self) -> list[Axis]:
         """The axes; made when they are first asked for."""
         if self.made_axes is None:
-            self.made_axes = [Axis(label, [], name) for label, name in self.names]
+            self.made_axes = [Axis(label, name) for label, name in self.names]
         return self.made_axes
 
     def put_part(self, name: str, part: DatasetNode) -> None:
@@ -182,7 +202,7 @@ class DatasetNode(Node):
 
     def seen_axes(self) -> list[Axis]:
         """Return the axes, for reading: changes are lost unless `axes` was used before."""
-        return self.made_axes or [Axis(label, [], name) for label, name in self.names]
+        return self.made_axes or [Axis(label, name) for label, name in self.names]
 
     @property
     def scale_name(self) -> str:
@@ -203,10 +223,6 @@ class DatasetNode(Node):
         return 0 in (shape[1:] if limits and limits[0] is None else shape)
 
 
-# Python 3.10 takes no dict as a default, hashable or not, and a default factory is a call for each dataset.
-DatasetNode.__init__.__defaults__ = (None, None, (), None, "", _NOTHING, NO_PARTS, None)
-
-
 class Changes(NamedTuple):
     """What changed since the last header: attributes of objects, records of datasets (what they were), new datasets,
     and datasets that went, by uid."""
@@ -217,14 +233,15 @@ class Changes(NamedTuple):
     removed: dict[int, DatasetNode]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class FileDims:
     """Dimensions that keep their order, read or declared, `spare` ones without variables; `named`: what
     `dimensions.name_axes` found."""
 
-    order: tuple[Dim, ...] = ()
-    spare: frozenset[str] = frozenset()
-    named: dict[Any, Any] = field(default_factory=dict)
+    __slots__ = ("named", "order", "spare")
+
+    def __init__(self, order: tuple[Dim, ...] = (), spare: frozenset[str] = frozenset()) -> None:
+        self.order, self.spare = order, spare
+        self.named: dict[Any, Any] = {}
 
 
 class Tree:
@@ -232,7 +249,7 @@ class Tree:
 
     def __init__(self, *, separator: str = "_") -> None:
         self.separator = separator
-        self.root = GroupNode(self, "", None, ())
+        self.root = GroupNode(self, "", None)
         self.datasets: dict[int, DatasetNode] = {}
         self.version = 0
         self.changed: Changes | None = None
@@ -287,7 +304,7 @@ class Tree:
             depth, above = depth + 1, above.parent
         if depth >= DEEPEST:
             raise DefinitionError(f"group {name[:60]!r}: a path has at most {DEEPEST} steps; use a flatter tree")
-        node = GroupNode(self, name, parent, ())
+        node = GroupNode(self, name, parent)
         parent.children[name] = node
         parent.note(name)
         # Attributes of the file tell of groups, and nothing else does.

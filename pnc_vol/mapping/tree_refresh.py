@@ -11,11 +11,11 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 from pnc_vol.mapping.links import Hard, TypeNode
-from pnc_vol.mapping.tree import Axis, GroupNode, Node, Tree, read_all, walk
+from pnc_vol.mapping.tree import Axis, GroupNode, Node, Parts, Tree, read_all, walk
 
 __all__ = ["refresh_tree"]
 
@@ -25,13 +25,12 @@ def refresh_tree(tree: Tree, new: Tree) -> None:
 
     Examples
     --------
-    >>> from dataclasses import replace
     >>> from pnc_vol.format.model import Dim, Header, Var
     >>> from pnc_vol.mapping.unflatten import from_header
     >>> header = Header(5, 2, (Dim("t", 0),), (), (Var("x", (0,), (), 5),))
     >>> tree = from_header(header)
     >>> x = tree.root.children["x"]
-    >>> refresh_tree(tree, from_header(replace(header, numrecs=3)))
+    >>> refresh_tree(tree, from_header(header.replaced(numrecs=3)))
     >>> tree.root.children["x"] is x, x.shape
     (True, (3,))
     """
@@ -45,8 +44,8 @@ def refresh_tree(tree: Tree, new: Tree) -> None:
         kept[id(node)] = node if same is None else same
     for node in theirs:
         target = kept[id(node)]
-        for field in fields(node):
-            setattr(target, field.name, _with(getattr(node, field.name), kept))
+        for field in chain(*(vars(kind)["__slots__"] for kind in type(node).__mro__[:-1])):
+            setattr(target, field, _with(getattr(node, field), kept))
         target.tree = tree
     tree.root = _with(new.root, kept)
     tree.datasets = _with(new.datasets, kept)
@@ -69,9 +68,13 @@ def _with(value: Any, kept: dict[int, Node]) -> Any:
     if isinstance(value, Node):
         return kept.get(id(value), value)
     if isinstance(value, Axis):
-        return Axis(value.label, _with(value.scales, kept), value.dim_name)
+        value.scales = _with(value.scales, kept)
+        return value
     if isinstance(value, Hard):
         return Hard(_with(value.node, kept))
+    if isinstance(value, Parts):
+        value.update({name: _with(part, kept) for name, part in value.items()})
+        return value
     if type(value) is dict:
         return {key: _with(one, kept) for key, one in value.items()}
     if type(value) is list:

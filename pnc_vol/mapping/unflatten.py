@@ -43,7 +43,6 @@ from pnc_vol.mapping.tree import (
     NO_PARTS,
     Axis,
     DatasetNode,
-    FileDims,
     GroupNode,
     Plan,
     Tree,
@@ -146,7 +145,7 @@ class _TreeReader:
             node.scale = node.name
         used = {index for dims in set(map(itemgetter(1), header.vars)) for index in dims}
         spare = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
-        tree.file_dims = FileDims(header.dims, spare)
+        tree.file_dims.order, tree.file_dims.spare = header.dims, spare
         tree.touch()
         return tree
 
@@ -170,7 +169,7 @@ class _TreeReader:
             # The entry of a dataset that is not made is in the way as it is.
             child = dict.get(group.children, step)
             if child is None:
-                child = group.children[step] = GroupNode(self.tree, step, group, ())
+                child = group.children[step] = GroupNode(self.tree, step, group)
                 if not depth:
                     self.names.taken.add(step)
             elif not isinstance(child, GroupNode):

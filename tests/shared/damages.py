@@ -10,7 +10,7 @@ import io
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -194,9 +194,9 @@ def of_attribute(number: int, variable: str, name: str, new: Attr | None) -> Cha
         if variable:
             variables = list(one.header.vars)
             variables[at] = variables[at]._replace(attrs=made)
-            one.header = replace(one.header, vars=tuple(variables))
+            one.header = one.header.replaced(vars=tuple(variables))
         else:
-            one.header = replace(one.header, attrs=made)
+            one.header = one.header.replaced(attrs=made)
 
     return change
 
@@ -293,11 +293,11 @@ def of_header(number: int, change: Callable[[Header], Header]) -> Change:
 
 
 def with_dim(name: str, size: int) -> Callable[[Header], Header]:
-    return lambda h: replace(h, dims=tuple(Dim(d.name, size) if d.name == name else d for d in h.dims))
+    return lambda h: h.replaced(dims=tuple(Dim(d.name, size) if d.name == name else d for d in h.dims))
 
 
 def with_var(called: str, **what: Any) -> Callable[[Header], Header]:
-    return lambda h: replace(h, vars=tuple(v._replace(**what) if v.name == called else v for v in h.vars))
+    return lambda h: h.replaced(vars=tuple(v._replace(**what) if v.name == called else v for v in h.vars))
 
 
 def headers() -> Iterator[tuple[str, Change]]:
@@ -314,18 +314,18 @@ def headers() -> Iterator[tuple[str, Change]]:
             yield f"{number}: {name} is missing", of_header(number, without(name))
         yield (
             f"{number}: more variables",
-            of_header(number, lambda h: replace(h, vars=(*h.vars, Var("new", (), (), INT)))),
+            of_header(number, lambda h: h.replaced(vars=(*h.vars, Var("new", (), (), INT)))),
         )
-        yield f"{number}: fewer records", of_header(number, lambda h: replace(h, numrecs=RECORDS - 1))
+        yield f"{number}: fewer records", of_header(number, lambda h: h.replaced(numrecs=RECORDS - 1))
         yield f"{number}: other title", of_attribute(number, "", "title", Attr("title", CHAR, 5, b"other"))
 
 
 def with_name(name: str) -> Callable[[Header], Header]:
-    return lambda h: replace(h, dims=tuple(Dim("other", d.size) if d.name == name else d for d in h.dims))
+    return lambda h: h.replaced(dims=tuple(Dim("other", d.size) if d.name == name else d for d in h.dims))
 
 
 def without(name: str) -> Callable[[Header], Header]:
-    return lambda h: replace(h, vars=tuple(v for v in h.vars if v.name != name))
+    return lambda h: h.replaced(vars=tuple(v for v in h.vars if v.name != name))
 
 
 def of_the_content() -> Iterator[tuple[str, Change]]:

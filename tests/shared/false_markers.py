@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from file_format import Attr, Header, Var, decode, encode
@@ -71,9 +70,9 @@ def with_marker(header: Header, name: str, content: Any) -> Header:
         return (*rest, Attr(MARKER, 2, len(data), data))
 
     if not name:
-        return replace(header, attrs=changed(header.attrs))
-    return replace(
-        header, vars=tuple(var._replace(attrs=changed(var.attrs)) if var.name == name else var for var in header.vars)
+        return header.replaced(attrs=changed(header.attrs))
+    return header.replaced(
+        vars=tuple(var._replace(attrs=changed(var.attrs)) if var.name == name else var for var in header.vars)
     )
 
 
@@ -153,7 +152,7 @@ def of_variables(header: Header) -> Iterator[Case]:
     """Variables removed, renamed, of another type or shape, under markers that speak of what they were."""
 
     def put(i: int, *new: Var) -> Header:
-        return replace(header, vars=(*header.vars[:i], *new, *header.vars[i + 1 :]))
+        return header.replaced(vars=(*header.vars[:i], *new, *header.vars[i + 1 :]))
 
     scalar = [i for i, var in enumerate(header.vars) if not var.dims][:1]
     for i, var in enumerate(header.vars):
@@ -178,7 +177,7 @@ def of_variables(header: Header) -> Iterator[Case]:
                 yield Case(f"{var.name} with half of {attr.name}", put(i, var._replace(attrs=attrs)))
     for j, attr in enumerate(header.attrs):
         if attr.name != MARKER:
-            yield Case(f"file without {attr.name}", replace(header, attrs=(*header.attrs[:j], *header.attrs[j + 1 :])))
+            yield Case(f"file without {attr.name}", header.replaced(attrs=(*header.attrs[:j], *header.attrs[j + 1 :])))
 
 
 def cases(header: Header) -> Iterator[Case]:

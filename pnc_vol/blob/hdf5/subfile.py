@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,7 +153,7 @@ def _read(data: bytes, order: Order, most: int) -> tuple[Header, int]:
     header, _, nbytes, _ = reader.header()
     if header.numrecs < 0:
         raise CorruptHeaderError("numrecs at byte 4 is STREAMING: it has to be a number", offset=4, field="numrecs")
-    return replace(header, vars=tuple(var._replace(begin=0) for var in header.vars)), nbytes
+    return header.replaced(vars=tuple(var._replace(begin=0) for var in header.vars)), nbytes
 
 
 def _with_swapped_values(header: Header) -> Header:
@@ -180,7 +179,7 @@ def _with_swapped_values(header: Header) -> Header:
         return found
 
     variables = tuple(var._replace(attrs=swapped(var.attrs)) if var.attrs else var for var in header.vars)
-    found = replace(header, attrs=swapped(header.attrs), vars=variables)
+    found = header.replaced(attrs=swapped(header.attrs), vars=variables)
     if header.facts.within_limits:
         found.facts.within_limits = True
     return found
