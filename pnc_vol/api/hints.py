@@ -58,7 +58,7 @@ def hints_in_force(session: OpenFile) -> Hints:
     found = {**given.hints, **{name: str(value) for name, value in known.items()}, **session.log_hints()}
     for name in hinted.own():
         found |= hinted.find(name).when_off
-    found |= session.disk.driver.hints()
+    found |= session.disk.driver.holder.hints()
     others = {name: hint_text(given, name) for name in given.sources if name not in found}
     return Hints({**found, **others}, given.sources)
 

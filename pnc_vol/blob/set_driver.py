@@ -22,6 +22,7 @@ from typing import Any
 from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.set_headers import Standing, close_files
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
+from pnc_vol.drivers.holding import Holder
 from pnc_vol.drivers.stack import open_stack, stack_capabilities
 from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
@@ -31,6 +32,17 @@ from pnc_vol.layout.subfiles import by_file
 from pnc_vol.system import closing_if_it_fails
 
 __all__ = ["SetDriver"]
+
+
+class _OwnHolders(Holder):
+    """Brings what the drivers of this rank's subfiles hold back to these; the sessions of these do all else."""
+
+    def __init__(self, own: Mapping[int, Callable[[], Driver]]) -> None:
+        self._own = own
+
+    def drain(self, *, stop: str = "") -> None:
+        for own in self._own.values():
+            own().holder.drain()
 
 
 class SetDriver(Driver):
@@ -49,6 +61,7 @@ class SetDriver(Driver):
     def __init__(self, path: str, spec: str, context: OpenContext, own: Mapping[int, Callable[[], Driver]]) -> None:
         self.path, self.spec = path, spec
         self._own = dict(own)
+        self.holder = _OwnHolders(self._own)
         self._context = context._replace(comm=None, fd=-1)
         self._names: dict[int, tuple[str, ...]] = {}
         self._stand: dict[int, Standing] = {}
@@ -164,11 +177,6 @@ class SetDriver(Driver):
 
     def resize(self, nbytes: int) -> None:
         """The inner sessions give their files their lengths."""
-
-    def drain(self) -> None:
-        """Bring what the drivers of this rank's subfiles hold back to these."""
-        for own in self._own.values():
-            own().drain()
 
     def sync(self) -> None:
         for other in self._others.values():

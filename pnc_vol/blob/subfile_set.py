@@ -361,21 +361,21 @@ class SubfileSet(FileSet):
             if new.other_subfiles:
                 # Caches may hold fill values for the places that other ranks write next, round the caches.
                 for member in self.members:
-                    member.session.disk.driver.drain()
+                    member.session.disk.driver.holder.drain()
             self._share_headers(layout, uids, self._decided)
             for member in self.members:
                 if member.root:
                     member.write_maps({k: self._part(member, made) for k, made in self._decided.maps.items()})
                     if self._decided.maps:
                         # The ranks of other subfiles look there where elements are.
-                        member.session.disk.driver.drain()
+                        member.session.disk.driver.holder.drain()
             done.append(write(pieces=new.pieces))
             copies = self.count > 1 and bool(self._decided.copies)
             if copies:
                 for member in self.members:
                     if member.number == 0:
                         # What this rank holds of them others are about to read from the file.
-                        member.session.disk.driver.drain()
+                        member.session.disk.driver.holder.drain()
                 self.comm.agree("flush copies")
         if copies:
             self._copy_plain(layout, self._decided)
@@ -561,7 +561,7 @@ class SubfileSet(FileSet):
         try:
             with self.comm.errors_shared(), reported_to_all(self.comm):
                 if self.holds_back:
-                    disk.driver.drain()
+                    disk.driver.holder.drain()
                     self.comm.agree("close drained")
                 made.append(open_copy(disk.location, options, group))
                 location, driver = made[0]
@@ -578,7 +578,7 @@ class SubfileSet(FileSet):
         finally:
             for location, driver in made:
                 with suppress(OSError):
-                    (driver.close if orderly or not driver.capabilities.collective else driver.leave)()
+                    (driver.close if orderly or not driver.capabilities.collective else driver.holder.leave)()
                 if member.root:
                     location.discard()
                 location.held.release()
@@ -615,7 +615,7 @@ class SubfileSet(FileSet):
                 # What another subfile lacks, the header of subfile 0 must not describe.
                 for member in self.members:
                     if member.number == 0:
-                        member.session.disk.driver.hold_headers()
+                        member.session.epochs.keep_headers()
         for member in self.members:
             try:
                 if orderly and flushed:

@@ -11,8 +11,8 @@ record         meaning
 =============  ====================================================================================================
 ``write``      these extents are being written to the cache file; `checksum` is that of their new bytes in a row
 ``through``    these extents were written to the global file itself: what the cache has of them is old
-``header``     these extents, with their bytes in the table, follow when the epoch is released
-``grow``       the file has at least `nbytes` bytes when the epoch is released
+``header``     these extents, with their bytes in the table, follow when all data of the epoch are in the file
+``grow``       the file has at least `nbytes` bytes then
 ``cut``        the file was cut to `nbytes` bytes
 ``epoch``      a flush is complete: the epoch ends, and its data are in the caches of all ranks or in the file
 ``synced``     of the writes up to here, those of epochs up to this one are in the global file
@@ -62,7 +62,6 @@ import numpy.typing as npt
 
 from pnc_vol.append_log.records import RecordFormat, RecordHeader, RecordWriter, decode_records
 from pnc_vol.append_log.tail import Tail, create_private, lock_of_writer
-from pnc_vol.cache.queues import PendingHeader
 from pnc_vol.drivers.vectored_io import copy_pieces
 from pnc_vol.errors import LogError
 from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
@@ -72,7 +71,8 @@ from pnc_vol.system.full_io import read_whole
 
 __all__ = [
     "BEGIN", "CUT", "ENDED", "EPOCH", "FORMAT", "GROW", "HEADER", "KINDS", "RELEASED", "SUFFIX", "SYNCED", "TABLES",
-    "THROUGH", "WRITE", "CacheLog", "ExtentLog", "Subject", "Written", "checksum", "gathered", "read_cache_log",
+    "THROUGH", "WRITE", "CacheLog", "ExtentLog", "PendingHeader", "Subject", "Written", "checksum", "gathered",
+    "read_cache_log",
 ]  # fmt: skip
 
 SUFFIX, TABLES = ".extents", (".tables", ".tables1")
@@ -122,6 +122,30 @@ def checksum(data: npt.NDArray[np.uint8]) -> int:
     return (int(np.add.reduce(words, dtype=np.uint64)) + rest) % (1 << 64)
 
 
+class PendingHeader(NamedTuple):
+    """What follows the data of an epoch.
+
+    epoch : int
+    extents : Extents, of the header or the record count; `place` is in `data`.
+    data : uint8[...]
+    reach : int, bytes that the file has then at least.
+    """
+
+    epoch: int
+    extents: Extents
+    data: npt.NDArray[np.uint8]
+    reach: int = 0
+
+    def covers(self, ranges: Ranges) -> bool:
+        """Return whether it has a byte of these ranges."""
+        return ranges_of(self.extents.offset, self.extents.length).touches(ranges)
+
+    def below(self, nbytes: int) -> PendingHeader:
+        """Return what is left of it in a file that is cut."""
+        length = np.clip(nbytes - self.extents.offset, 0, self.extents.length)
+        return self._replace(extents=self.extents._replace(length=length), reach=min(self.reach, nbytes))
+
+
 class _LogPair:
     """The two files of a log, being written.
 
@@ -159,15 +183,16 @@ class _LogPair:
             raise
 
     def add(self, kind: int, epoch: int, count: int, nbytes: int, checksum: int, table: bytes = b"") -> None:
-        """Add a record and what it has besides: both, or an error and none."""
-        begin, end = self.tables.end, self.records.end
+        """Add a record and what it has besides: both, or an error and none, also by Ctrl-C."""
+        begin, end, sequence = self.tables.end, self.records.end, self._writer.sequence
         try:
             if table:
                 self.tables.append(table)
             self._writer.add(kind, crc32(table), epoch, self.tables.end, count, nbytes, checksum, 0)
-        except OSError:
+        except BaseException:
             self.records.take_back(end)
             self.tables.take_back(begin)
+            self._writer.sequence = sequence
             raise
 
     def rename(self, records: str) -> None:

@@ -12,7 +12,7 @@ file for each folder; every opening would then have to list a directory to find 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -29,12 +29,12 @@ from pnc_vol.cache.extent_log import (
     THROUGH,
     WRITE,
     ExtentLog,
+    PendingHeader,
     Subject,
     checksum,
     gathered,
 )
 from pnc_vol.cache.files import DATA, CacheFile, make_folder, note_of
-from pnc_vol.cache.queues import PendingHeader
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.vectored_io import joined
 from pnc_vol.extents.blocks import rounds
@@ -133,6 +133,7 @@ class LocalStore:
     ----------
     file : CacheFile
     log : ExtentLog
+    held : list of PendingHeader, oldest first, not known to be in the global file.
 
     Raises
     ------
@@ -141,6 +142,7 @@ class LocalStore:
     """
 
     def __init__(self, system: System, job: JobCaches, subject: Subject) -> None:
+        self.held: list[PendingHeader] = []
         self._subject, self._job_directories = subject, frozenset(map(str, job.directories))
         self.folder = job.folder(subject.path, subject.rank)
         make_folder(system, self.folder)
@@ -184,11 +186,14 @@ class LocalStore:
         self.log.extents(THROUGH, epoch, ranges.extents)
 
     def hold(self, held: PendingHeader) -> None:
-        """Record what follows the data of its epoch."""
+        """Record a header that follows the data of its epoch."""
+        self.held.append(held)
+        self._record_header(held)
+
+    def _record_header(self, held: PendingHeader) -> None:
         if held.reach:
             self.log.note(GROW, held.epoch, held.reach)
-        if held.extents.length.size:
-            self.log.extents(HEADER, held.epoch, held.extents, checksum=checksum(held.data), data=held.data.tobytes())
+        self.log.extents(HEADER, held.epoch, held.extents, checksum=checksum(held.data), data=held.data.tobytes())
 
     def cut(self, nbytes: int, epoch: int) -> None:
         """Record that the file was cut."""
@@ -201,7 +206,7 @@ class LocalStore:
         self.log.note(EPOCH, epoch)
 
     def released(self, epoch: int) -> None:
-        """Record that what was held for epochs up to this one is in the global file."""
+        """Record that the headers that were held for epochs up to this one are in the global file."""
         self.log.note(RELEASED, epoch)
 
     def crowded(self, waiting: Callable[[], tuple[int, int]]) -> bool:
@@ -220,13 +225,12 @@ class LocalStore:
             self._written = self.file.allocated()
         return self._written > max(_MUCH, _LITTLE * nbytes)
 
-    def emptied(self, epoch: int, ended: int, held: Iterable[PendingHeader], *, discard: bool) -> None:
+    def emptied(self, epoch: int, ended: int, *, discard: bool) -> None:
         """All data are in the global file: give the space back.
 
         Parameters
         ----------
         epoch, ended : int, the epoch that has not ended, and the last one that has.
-        held : iterable of PendingHeader, what the log is needed for still.
         discard : bool, the cache file need not be kept.
 
         Raises
@@ -237,8 +241,8 @@ class LocalStore:
 
         def fill() -> None:
             self.log.note(EPOCH, ended)
-            for one in held:
-                self.hold(one)
+            for held in self.held:
+                self._record_header(held)
 
         self.log.note(SYNCED, epoch)
         self._written, self._log_mark = 0, self.log.nbytes

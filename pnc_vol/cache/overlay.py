@@ -1,6 +1,6 @@
 """A read lays what is held on this node, by this rank and by the others, over what the global file has.
 
-Knows: ranges, the cache files of the node and their logs, what is held. Does not know: how bytes get to the global
+Knows: ranges, the cache files of the node and their logs. Does not know: how bytes get to the global
 file, the queues and threads of other ranks, MPI.
 
 Rules
@@ -27,16 +27,16 @@ import numpy as np
 from pnc_vol.append_log.records import RECORD_BYTES
 from pnc_vol.cache.extent_log import ENDED, LOG_ID, SUFFIX, read_cache_log
 from pnc_vol.cache.files import DATA, CacheFile, read_cached
-from pnc_vol.cache.queues import PendingHeader
+from pnc_vol.cache.queues import Pending
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.drivers.vectored_io import copy_pieces
 from pnc_vol.errors import LogError, NotSyncedError
-from pnc_vol.extents.merge import Ranges, intersect
+from pnc_vol.extents.merge import EMPTY, Ranges, intersect
 from pnc_vol.extents.model import Extents
 from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at
 
-__all__ = ["NodePeer", "NodePeers", "View", "read_over"]
+__all__ = ["HeldByOthers", "NodePeer", "NodePeers", "View", "read_over"]
 
 _PATIENCE, _NAP = 200, 0.001
 
@@ -147,6 +147,55 @@ class NodePeers:
         return not changed
 
 
+class HeldByOthers:
+    """What other ranks hold back: in caches of this node, or where it cannot be seen here, as far as that is known.
+
+    Attributes
+    ----------
+    peers : NodePeers or None, what the other ranks of the node hold; None if there are no other ranks at all.
+    reason : str, why a read has to wait for what cannot be seen.
+    """
+
+    def __init__(self) -> None:
+        self.peers: NodePeers | None = None
+        self.reason = ""
+        self._ranges: dict[int, Ranges] = {}
+        self._own, self._own_of_last = Pending(), EMPTY
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def wrote(self, ranges: Ranges) -> None:
+        """Note what this process writes in the present epoch, held or not."""
+        self._own.add(ranges)
+
+    def cut(self, nbytes: int) -> None:
+        """The file is cut."""
+        own, self._own = self._own.all().below(nbytes), Pending()
+        self._own.add(own)
+
+    def end_epoch(self) -> None:
+        """The epoch ends."""
+        self._own_of_last, self._own = self._own.all(), Pending()
+
+    def note(self, epoch: int, reason: str, ranges: Ranges) -> None:
+        """Note where others wrote in the epoch that has ended; see `Holder.note_elsewhere`."""
+        self.reason = reason
+        found = self._ranges | {epoch: ranges} if reason else {}
+        self._ranges = {of: left for of, one in found.items() if (left := one.minus(self._own_of_last)).start.size}
+
+    def release(self, epoch: int) -> None:
+        """All data of epochs up to this one are in the file."""
+        self._ranges = {of: ranges for of, ranges in self._ranges.items() if of > epoch}
+
+    def hidden(self) -> Ranges:
+        """Return where a read has to wait, unless it finds the bytes here."""
+        hidden = EMPTY
+        for ranges in self._ranges.values():
+            hidden = hidden.plus(ranges)
+        return hidden.minus(self._own.all()) if self._ranges else EMPTY
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """What a read is made of.
@@ -155,6 +204,7 @@ class View:
     source : CacheFile or None, of this process.
     peers : NodePeers or None, the caches of the other ranks of the node.
     ended : int, the last epoch that has ended.
+    reach : int, bytes that the file has at least when the held headers are in it.
     hidden : Ranges, where others may hold what cannot be seen here.
     reason : str, why they do.
     """
@@ -163,19 +213,17 @@ class View:
     source: CacheFile | None
     peers: NodePeers | None
     ended: int
+    reach: int
     hidden: Ranges
     reason: str
 
 
-def read_over(
-    view: View, extents: Extents, memory: Memory, ranges: Ranges, held: list[PendingHeader], *, collective: bool
-) -> int:
+def read_over(view: View, extents: Extents, memory: Memory, ranges: Ranges, *, collective: bool) -> int:
     """Do as `Driver.read` does.
 
     Parameters
     ----------
     ranges : Ranges, what this process has in its cache file that may not be in the global file.
-    held : list of PendingHeader, oldest first; newer than what is in the cache file.
 
     Raises
     ------
@@ -190,32 +238,28 @@ def read_over(
             here = here.plus(theirs)
         if not collective and _parts(extents, view.hidden.minus(here)).length.size:
             raise NotSyncedError(view.reason)
-        got = _below(view.inner, extents, memory, here, held, collective=collective)
+        got = _below(view, extents, memory, here, collective=collective)
         for _, peer, theirs in others:
             peer.read(_parts(extents, theirs), memory)
         own = _parts(extents, ranges)
         if own.length.size:
             assert view.source is not None
             view.source.read(own, memory)
-        for one in held:
-            _lay(extents, memory, one)
         if view.peers is None or view.peers.still(others):
             return got
         # A collective read is not made again: all ranks would have to.
         collective = False
 
 
-def _below(
-    inner: Driver, extents: Extents, memory: Memory, here: Ranges, held: list[PendingHeader], *, collective: bool
-) -> int:
+def _below(view: View, extents: Extents, memory: Memory, here: Ranges, *, collective: bool) -> int:
     """Read what the global file has, unless all of it is held here; bytes, as of `Driver.read`."""
-    file_end = inner.size()
-    end = max((file_end, *here.end[-1:].tolist(), *(one.end for one in held)))
+    file_end = view.inner.size()
+    end = max(file_end, view.reach, *here.end[-1:].tolist())
     got = _parts(extents, here).nbytes
     if got < extents.nbytes or collective:
         if end > file_end:
             _clear(extents, memory, file_end, end)
-        got = inner.read(extents, memory, collective=collective)
+        got = view.inner.read(extents, memory, collective=collective)
     if end > file_end:
         got = max(got, int(np.clip(end - extents.offset, 0, extents.length).sum()))
     return got
@@ -235,13 +279,3 @@ def _clear(extents: Extents, memory: Memory, first: int, end: int) -> None:
     if hole.length.size:
         zeros = np.zeros(int(hole.length.max()), np.uint8)
         copy_pieces(memory, hole.place, zeros, np.zeros_like(hole.place), hole.length)
-
-
-def _lay(extents: Extents, memory: Memory, held: PendingHeader) -> None:
-    """Lay what is held over what was read."""
-    order = np.argsort(held.extents.offset, kind="stable")
-    offset, length, place = (column[order] for column in held.extents)
-    which, of, start, many = intersect(extents.offset, extents.length, offset, length)
-    if many.size:
-        into = extents.place[which] + start - extents.offset[which]
-        copy_pieces(memory, into, held.data, place[of] + start - offset[of], many)

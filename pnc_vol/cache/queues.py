@@ -1,4 +1,4 @@
-"""Three queues hold what is to be carried to the global file, and the headers that follow it.
+"""Three queues hold what is to be carried to the global file.
 
 Knows: ranges, epochs. Does not know: threads, files; whoever calls holds the lock.
 
@@ -22,23 +22,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+from pnc_vol.extents.merge import EMPTY, Ranges
 
-from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
-from pnc_vol.extents.model import Extents
-
-__all__ = ["HEADERS", "NO_EPOCH", "Lost", "Pending", "PendingHeader", "Queues", "SyncRequest"]
+__all__ = ["Lost", "Pending", "Queues", "SyncRequest"]
 
 SLICE = 8 << 20
 """Bytes that a thread takes at once, about."""
 _MOST_RANGES = 1 << 16
 _FOLD = 256
-NO_EPOCH = 1 << 62
-_ATOMIC = 8
-"""Bytes of a record count: they lie in one page, so that no kill leaves a part of them in the file."""
-HEADERS = -1
-"""In the place of a thread's number: somebody writes what was held."""
+_NO_EPOCH = 1 << 62
 
 
 class SyncRequest:
@@ -63,38 +55,8 @@ class SyncRequest:
         self.left, self.nbytes = left, left.nbytes
 
 
-class PendingHeader(NamedTuple):
-    """What follows the data of an epoch.
-
-    epoch : int
-    extents : Extents, of the header or the record count; `place` is in `data`.
-    data : uint8[...]
-    reach : int, bytes that the file has then at least.
-    """
-
-    epoch: int
-    extents: Extents
-    data: npt.NDArray[np.uint8]
-    reach: int = 0
-
-    @property
-    def end(self) -> int:
-        """The byte behind its last one, or where the file then ends at least."""
-        ends = self.extents.offset + self.extents.length
-        return max(self.reach, int(ends.max())) if ends.size else self.reach
-
-    def covers(self, ranges: Ranges) -> bool:
-        """Return whether it has a byte of these ranges."""
-        return ranges_of(self.extents.offset, self.extents.length).touches(ranges)
-
-    def below(self, nbytes: int) -> PendingHeader:
-        """Return what is left of it in a file that is cut."""
-        length = np.clip(nbytes - self.extents.offset, 0, self.extents.length)
-        return self._replace(extents=self.extents._replace(length=length), reach=min(self.reach, nbytes))
-
-
 class Lost(NamedTuple):
-    """Ranges that could not be carried, and why; without ranges what is held could not be written."""
+    """Ranges that could not be carried, and why; without ranges a thread has ended by an error of its own."""
 
     ranges: Ranges
     error: OSError
@@ -130,28 +92,22 @@ class Pending:
 
 
 class Queues:
-    """What waits, who is at what, and what is held.
+    """What waits, and who is at what.
 
     Attributes
     ----------
-    alone : bool, no other rank has data.
     submitted : deque of SyncRequest, of which something is left, or is being carried.
     busy : dict of int to (int, Ranges)
-        Who is at which bytes, of which epoch: a thread by its number, from 1 on; others by numbers below `HEADERS`.
-    held : deque of PendingHeader, the oldest first.
-    ordered : bool, the data of the epoch are complete, and its header is being written.
-    ended, released : int, epochs.
+        Who is at which bytes, of which epoch: a sync thread by its number, from 1 on; others by negative numbers.
+    ended : int, the last epoch that has ended.
     """
 
-    def __init__(self, *, alone: bool) -> None:
-        self.alone = alone
+    def __init__(self) -> None:
         self._pending: dict[int, Pending] = {}
         self._union: Ranges | None = EMPTY
         self.submitted: deque[SyncRequest] = deque()
         self.busy: dict[int, tuple[int, Ranges]] = {}
-        self.held: deque[PendingHeader] = deque()
-        self.ordered = False
-        self.ended = self.released = 0
+        self.ended = 0
 
     @property
     def epoch(self) -> int:
@@ -174,11 +130,6 @@ class Queues:
     def empty(self) -> bool:
         """Whether all data are in the global file."""
         return not (self._pending or self.submitted or self.busy)
-
-    def unorder(self) -> None:
-        """The flush has failed: what it wrote after its data is not held any more."""
-        if self.ordered:
-            self.ordered, self.held = False, deque(held for held in self.held if held.epoch < self.epoch)
 
     def add(self, ranges: Ranges) -> None:
         """Ranges were written to the cache file."""
@@ -215,19 +166,9 @@ class Queues:
         return ranges
 
     def synced(self) -> int:
-        """See `Holds.synced_epoch`."""
-        lowest = min((epoch for epoch, _ in self._waiting()), default=NO_EPOCH)
-        return min(self.ended + self.ordered, lowest - 1)
-
-    def releasable(self) -> bool:
-        """Return whether the first of what is held may follow by itself.
-
-        That is a record count of a process that is alone: a longer header may have to be replaced with a journal, which
-        is the business of who calls `release`.
-        """
-        if not self.held or not self.alone:
-            return False
-        return self.held[0].epoch <= self.synced() and self.held[0].extents.nbytes <= _ATOMIC
+        """See `Holder.synced_epoch`."""
+        lowest = min((epoch for epoch, _ in self._waiting()), default=_NO_EPOCH)
+        return min(self.ended, lowest - 1)
 
     def submit(self) -> None:
         """Move what is pending to the submitted queue, the oldest epoch first."""
@@ -242,12 +183,8 @@ class Queues:
             # last: what an interruption leaves here as well is carried twice, and nothing is lost
             del self._pending[epoch]
 
-    def take(self, thread: int) -> tuple[SyncRequest | None, Ranges] | None:
-        """Return what a thread does next: a part of a request, or the first of what is held; None if there is nothing
-        now."""
-        if HEADERS not in self.busy and self.releasable():
-            self.busy[HEADERS] = NO_EPOCH, EMPTY
-            return None, EMPTY
+    def take(self, thread: int) -> tuple[SyncRequest, Ranges] | None:
+        """Return what a thread does next, a part of a request; None if there is nothing now."""
         for request in self.submitted:
             head, rest = request.left.split(SLICE, _MOST_RANGES)
             free = self._free(head)
@@ -267,22 +204,18 @@ class Queues:
             ranges = ranges.minus(part)
         return ranges
 
-    def give_back(self, thread: int, request: SyncRequest | None, ranges: Ranges, error: OSError | None) -> None:
+    def give_back(self, thread: int, request: SyncRequest, ranges: Ranges, *, failed: bool) -> None:
         """A thread is through with what it took, or has failed."""
-        self.busy.pop(HEADERS if request is None else thread, None)
+        self.busy.pop(thread, None)
         self._union = None
-        if request is None:
-            if error is None:
-                self.held.popleft()
-            return
         request.inside -= 1
-        if error is None:
-            self._settle(request)
-        else:
+        if failed:
             request.leave(request.left.plus(ranges))
-            self.give_up(request, error)
+            self.give_up(request)
+        else:
+            self._settle(request)
 
-    def give_up(self, request: SyncRequest, error: OSError) -> None:
+    def give_up(self, request: SyncRequest) -> None:
         """Make what is left of a request pending again."""
         if request in self.submitted:
             self.submitted.remove(request)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pnc_vol.append_log.private_folders import notes_about, tidy_note
-from pnc_vol.cache.extent_log import SUFFIX
+from pnc_vol.cache.extent_log import SUFFIX, PendingHeader
 from pnc_vol.cache.files import DATA, grow_file, read_cached, write_extents
 from pnc_vol.cache.folders import (
     Cache,
@@ -44,7 +44,6 @@ from pnc_vol.cache.folders import (
     sort_folders,
     temporary_of_folder,
 )
-from pnc_vol.cache.queues import PendingHeader
 from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path, write_journal
 from pnc_vol.disk.journal import recover as complete_journal
 from pnc_vol.disk.locking import Held

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from pnc_vol.cache.queues import HEADERS, NO_EPOCH, Lost, PendingHeader, Queues, SyncRequest
+from pnc_vol.cache.queues import Lost, Queues, SyncRequest
 from pnc_vol.extents.merge import EMPTY, Ranges
 from pnc_vol.system import PAGE
 
@@ -38,37 +37,29 @@ class SyncThreads:
     ----------
     carry : callable
         Takes ranges and the number of the thread, and brings them to the global file, or raises `OSError`.
-    write_held : callable
-        Takes a `PendingHeader`, and puts it into the global file, or raises `OSError`.
     idle : callable
         Called by a thread when all data are in the global file.
     threads : int
     immediate : bool
         Pending ranges are submitted as soon as a thread has nothing to do.
-    alone : bool
-        No other rank has data: a record count follows as soon as this process's data are in the file.
     """
 
     def __init__(
         self,
         carry: Callable[[Ranges, int], None],
-        write_held: Callable[[PendingHeader], None],
         idle: Callable[[], None],
         *,
         threads: int,
         immediate: bool,
-        alone: bool,
     ) -> None:
-        self._carry, self._write_held, self._idle = carry, write_held, idle
+        self._carry, self._idle = carry, idle
         self._number, self._immediate = threads, immediate
         self._changed = threading.Condition(threading.RLock())
-        self._queues = Queues(alone=alone)
+        self._queues = Queues()
         self._lost: list[Lost] = []
         self._threads: list[threading.Thread] = []
         self._stop = self._halted = False
         self._readers = 0
-        # the thread of the program that writes what was held
-        self._releasing = 0
 
     # ------------------------------------------------------------------------------------ from the program
 
@@ -81,21 +72,6 @@ class SyncThreads:
     def ended(self) -> int:
         """The last epoch that has ended."""
         return self._queues.ended
-
-    @property
-    def alone(self) -> bool:
-        """Whether no other rank has data."""
-        return self._queues.alone
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the data of the epoch are complete, and its header is being written."""
-        return self._queues.ordered
-
-    @property
-    def released(self) -> int:
-        """The highest epoch that was released."""
-        return self._queues.released
 
     @property
     def nbytes(self) -> int:
@@ -114,21 +90,10 @@ class SyncThreads:
         with self._changed:
             return self._queues.nbytes, self._queues.count
 
-    def order(self) -> None:
-        """The data of the epoch are complete."""
-        with self._changed:
-            self._queues.ordered = True
-
-    def unorder(self) -> None:
-        """The flush has failed: its data are not complete, and what describes them is forgotten."""
-        with self._own():
-            self._await(lambda: HEADERS not in self._queues.busy)
-            self._queues.unorder()
-
     def end_epoch(self) -> int:
         """End the epoch and return its number. Threads that stopped at an error try again."""
         with self._changed:
-            self._queues.ordered = self._halted = False
+            self._halted = False
             self._queues.ended += 1
             self._wake()
             return self._queues.ended
@@ -140,72 +105,14 @@ class SyncThreads:
             if self._immediate:
                 self._wake()
 
-    def hold(self, held: PendingHeader) -> None:
-        """Something follows the data of its epoch."""
-        with self._changed:
-            self._queues.held.append(held)
-            self._wake()
-
-    def held(self) -> list[PendingHeader]:
-        """Return what is held, or released and not written yet, oldest first."""
-        with self._changed:
-            return list(self._queues.held)
-
-    def release(self, epoch: int) -> None:
-        """All ranks' data of epochs up to this one are in the global file: write what is held for these.
-
-        Raises
-        ------
-        OSError
-            It could not be written, and is still held.
-        """
-        queues = self._queues
-        with self._changed:
-            queues.released = max(queues.released, epoch)
-        while (held := self._begin_header(epoch)) is not None:
-            error: OSError | None = OSError()
-            try:
-                self._write_held(held)
-                error = None
-            finally:
-                with self._changed:
-                    queues.give_back(HEADERS, None, EMPTY, error)
-                    # last: what an interruption keeps this thread from giving back, `_own` does
-                    self._releasing = 0
-                    self._changed.notify_all()
-
-    def _begin_header(self, epoch: int) -> PendingHeader | None:
-        """Return the first of what is held, if it is of an epoch up to this one; nobody else writes it then."""
-        queues = self._queues
-        with self._own():
-            self._await(lambda: HEADERS not in queues.busy)
-            if not queues.held or queues.held[0].epoch > epoch:
-                return None
-            self._releasing = threading.get_ident()
-            queues.busy[HEADERS] = NO_EPOCH, EMPTY
-            return queues.held[0]
-
     @contextmanager
     def _own(self) -> Iterator[None]:
         """Hold the lock, after what an interrupted call of this thread left was given back."""
         with self._changed:
             me, busy = threading.get_ident(), self._queues.busy
-            if self._releasing == me:
-                busy.pop(HEADERS, None)
-                self._releasing = 0
-            if busy.pop(HEADERS - 1 - me, None) is not None:
+            if busy.pop(-me, None) is not None:
                 self._queues.leave(lambda waiting: waiting)
             yield
-
-    def hold_headers(self) -> None:
-        """See `Holds.hold_headers`."""
-        with self._changed:
-            self._queues.alone = False
-
-    def release_alone(self) -> None:
-        """Do as `release` does, for all epochs that are in the file, if no other rank has data of them."""
-        if self._queues.alone:
-            self.release(self.synced_epoch())
 
     def submit(self) -> None:
         """Give all that is pending to the threads, without waiting."""
@@ -219,16 +126,16 @@ class SyncThreads:
             return self._queues.union()
 
     def synced_epoch(self) -> int:
-        """See `Holds.synced_epoch`."""
+        """See `Holder.synced_epoch`."""
         with self._changed:
             return self._queues.synced()
 
     @contextmanager
-    def reading(self) -> Iterator[tuple[Ranges, list[PendingHeader]]]:
-        """Yield what waits, and what is held; the cache file is not emptied meanwhile."""
+    def reading(self) -> Iterator[Ranges]:
+        """Yield what waits; the cache file is not emptied meanwhile."""
         with self._changed:
             self._readers += 1
-            found = self._queues.union(), list(self._queues.held)
+            found = self._queues.union()
         try:
             yield found
         finally:
@@ -251,7 +158,7 @@ class SyncThreads:
 
         No thread is at these bytes meanwhile. If it raises, they wait as before.
         """
-        queues, key = self._queues, HEADERS - 1 - threading.get_ident()
+        queues, key = self._queues, -threading.get_ident()
         with self._own():
             self._await(lambda: not any(part.touches(ranges) for _, part in queues.busy.values()))
             queues.busy[key] = queues.epoch, ranges
@@ -269,15 +176,8 @@ class SyncThreads:
         """Forget what lies behind a byte, when no thread is at it."""
         with self._own():
             busy = self._queues.busy
-            # What is held may reach behind it, too.
-            self._await(
-                lambda: (
-                    HEADERS not in busy
-                    and not any(part.end.size and part.end[-1] > nbytes for _, part in busy.values())
-                )
-            )
+            self._await(lambda: not any(part.end.size and part.end[-1] > nbytes for _, part in busy.values()))
             self._queues.leave(lambda waiting: waiting.below(nbytes))
-            self._queues.held = deque(held.below(nbytes) for held in self._queues.held)
 
     def lost(self) -> list[Lost]:
         """Return what was lost since this was asked last; the threads try again when the epoch ends."""
@@ -286,18 +186,18 @@ class SyncThreads:
             return lost
 
     def drain(self) -> list[Lost]:
-        """Wait until all is carried, and what is released is written; what could not be is told, and stays."""
+        """Wait until all is carried; what could not be is told, and stays."""
         queues = self._queues
         with self._own():
             # What was lost before and is carried now is no news.
             self._lost, self._halted = [], False
             while not self._halted:
                 queues.submit()
-                if not (queues.submitted or queues.busy or queues.releasable()):
+                if not (queues.submitted or queues.busy):
                     break
                 self._wake()
-                self._await(lambda: self._halted or not (queues.submitted or queues.busy or queues.releasable()))
-            self._await(lambda: not any(key >= HEADERS for key in queues.busy))
+                self._await(lambda: self._halted or not (queues.submitted or queues.busy))
+            self._await(lambda: not any(key > 0 for key in queues.busy))
             lost, self._lost = self._lost, []
             return lost
 
@@ -338,7 +238,7 @@ class SyncThreads:
                     self._threads.remove(thread)
                     return
 
-    def _next(self, number: int) -> tuple[SyncRequest | None, Ranges] | None:
+    def _next(self, number: int) -> tuple[SyncRequest, Ranges] | None:
         if self._halted:
             return None
         if self._immediate and not self._queues.submitted:
@@ -356,18 +256,15 @@ class SyncThreads:
             if not self._do(number, *work):
                 return
 
-    def _do(self, number: int, request: SyncRequest | None, ranges: Ranges) -> bool:
+    def _do(self, number: int, request: SyncRequest, ranges: Ranges) -> bool:
         """Carry what was taken; return False if an error came that is not the file's, which ends a thread."""
-        with self._changed:
-            held = self._queues.held[0] if request is None else None
-        call = partial(self._carry, ranges, number) if held is None else partial(self._write_held, held)
-        error = _error_of(call)
+        error = _error_of(partial(self._carry, ranges, number))
         if self._through(number, request, ranges, error) and (failed := _error_of(self._idle)) is not None:
             with self._changed:
                 self._lost.append(Lost(EMPTY, failed))
         return error is None or error.__cause__ is None
 
-    def _through(self, number: int, request: SyncRequest | None, ranges: Ranges, error: OSError | None) -> bool:
+    def _through(self, number: int, request: SyncRequest, ranges: Ranges, error: OSError | None) -> bool:
         """Note that a thread has done its part, or failed; return whether all data are in the global file now."""
         with self._changed:
             # It was tried again: an error of the same bytes that nobody was told of yet is no news.
@@ -379,9 +276,9 @@ class SyncThreads:
             if error is not None:
                 self._lost.append(Lost(ranges, error))
                 self._halted = True
-            self._queues.give_back(number, request, ranges, error)
+            self._queues.give_back(number, request, ranges, failed=error is not None)
             self._changed.notify_all()
-            return request is not None and self._queues.empty
+            return self._queues.empty
 
     def _await(self, done: Callable[[], bool]) -> None:
         """Wait, and look after the threads meanwhile; without any, do what they would do."""
@@ -392,13 +289,11 @@ class SyncThreads:
             if self._changed.wait(_LOOK) or done() or any(thread.is_alive() for thread in self._threads):
                 continue
             queues, error = self._queues, OSError(errno.EIO, "all sync threads have ended")
-            for key in [key for key in queues.busy if key >= HEADERS]:
+            for key in [key for key in queues.busy if key > 0]:
                 # No thread is left that could give it back.
-                epoch, ranges = queues.busy.pop(key)
-                if ranges.start.size:
-                    queues.give_up(SyncRequest(epoch, ranges), error)
+                queues.give_up(SyncRequest(*queues.busy.pop(key)))
             for request in list(queues.submitted):
-                queues.give_up(request, error)
+                queues.give_up(request)
             self._lost.append(Lost(EMPTY, error))
             self._halted = True
             return

@@ -72,7 +72,7 @@ class Held:
         self.system = system
         self.path = path
         self.locking = locking
-        self.fds: dict[Key, int] = {}
+        self.fds: dict[Key | None, int] = {}
         _all.add(self)
 
     def keep(self, fd: int, key: Key | None = None) -> Key:
@@ -179,13 +179,13 @@ class Held:
 
     def name_of(self, key: Key | None) -> str:
         """Return the name that a file has now, if the system knows it; else ""."""
-        fd = self.fds.get(key, -1) if key is not None else -1
+        fd = self.fds.get(key, -1)
         name = self.system.name_of(fd) if fd >= 0 else ""
         return name if name and self.where(name, key) is not None else ""
 
     def stat(self, key: Key | None) -> os.stat_result:
         """Return what the system says of a file that may have no name any more."""
-        fd = self.fds.get(key, -1) if key is not None else -1
+        fd = self.fds.get(key, -1)
         if fd < 0:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
         return self.system.fstat(fd)

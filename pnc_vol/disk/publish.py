@@ -86,6 +86,11 @@ class Location:
         """Why this file, which should take the place of another one, never does: its fsync failed."""
 
     @property
+    def fd(self) -> int:
+        """The descriptor of the file that rank 0 keeps; -1 elsewhere."""
+        return self.held.fds.get(self.key, -1)
+
+    @property
     def published(self) -> bool:
         """True if the file under its name is the one that is worked on."""
         return self.work == self.path
@@ -355,8 +360,9 @@ class Location:
             if not kept and self._folder == "journal removed":
                 # To that journal, if it comes back, this header may seem torn: the folder is synced again.
                 self._folder = "unsynced"
+            below = driver.holder.below or driver
             for at, _, end in parts:
-                driver.write_one(memoryview(new)[at:end], at)
+                below.write_one(memoryview(new)[at:end], at)
             if kept:
                 self._drop_journal(sync)
         except OSError as error:
@@ -423,9 +429,8 @@ class Location:
         ------
         SyncError
         """
-        fd = self.held.fds.get(self.key, -1) if self.key is not None else -1
         try:
-            self.system.fdatasync(fd)
+            self.system.fdatasync(self.fd)
         except OSError as error:
             raise SyncError(error.errno, f"{self.path}: {error.strerror}") from error
 
@@ -441,7 +446,7 @@ class Location:
             self._torn = None  # an interruption came after it had gone: the header is whole
         if self._torn is not None:
             old, sync = self._torn
-            driver.write_one(old, 0)
+            (driver.holder.below or driver).write_one(old, 0)
             self._torn = None
             if sync is not None:
                 try:

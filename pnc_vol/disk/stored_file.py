@@ -183,7 +183,7 @@ class StoredFile:
             if driver is not self.driver:
                 with suppress(OSError):
                     # all that was written there has been read back already
-                    (driver.close if orderly or not self.collective else driver.leave)()
+                    (driver.close if orderly or not self.collective else driver.holder.leave)()
                 if first and location is not None:
                     location.discard()
             self.left.pop()

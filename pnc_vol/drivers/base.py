@@ -16,7 +16,7 @@ Rules
 6. The verbs may be called from several threads; what two threads write to the same bytes at once is one or the other.
 7. After `close` the other five verbs raise `ClosedFileError`; what is optional does nothing.
 8. A driver that holds bytes back declares it, and its own `read` sees them. What was written before `order` reaches the
-   file before what is written after it. What else it answers is in `holding`.
+   file before what is written after it. One that holds them back after `end_flush` has a `holder` (`holding`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.holding import Holds, PassesOn
+from pnc_vol.drivers.holding import HOLDS_NOTHING, Holder
 from pnc_vol.extents.model import Extents, one_extent
 from pnc_vol.system import REAL, System
 
@@ -153,7 +153,7 @@ class OpenContext(NamedTuple):
     storage_options: Mapping[str, Any] = _NONE
 
 
-class Driver(Holds, abc.ABC):
+class Driver(abc.ABC):
     """Where bytes go: the root of a stack, or a wrapper around another driver."""
 
     name: ClassVar[str] = ""
@@ -164,6 +164,9 @@ class Driver(Holds, abc.ABC):
 
     path: str | None = None
     """The file's path, or None for a driver that keeps no file."""
+
+    holder: Holder = HOLDS_NOTHING
+    """What holds bytes back in this driver or below."""
 
     options: Mapping[str, Any] = {}
     """What stood in brackets behind the name in the text of the stack; set when the stack is opened."""
@@ -276,11 +279,11 @@ class Driver(Holds, abc.ABC):
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
 
-    def order(self) -> None:
+    def order(self) -> None:  # noqa: B027
         """Let bytes written before, on any rank, reach the file before those that any rank writes from now on.
 
-        A flush calls it between the data and the header. A driver that holds nothing back has nothing to do. What is
-        written from here to `end_flush` describes the data of all ranks; see `Holds.release`.
+        A flush calls it between the data and the header, unless the header is held (`Holder.hold`). A driver that holds
+        nothing back has nothing to do.
 
         Raises
         ------
@@ -288,7 +291,7 @@ class Driver(Holds, abc.ABC):
             What is held back could not be written; a later call tries again.
         """
 
-    def end_flush(self) -> None:
+    def end_flush(self) -> None:  # noqa: B027
         """A flush is complete, header included, and its epoch ends: pass on what is held back, or begin to.
 
         Called on every stack at the end of every flush, also of one that had nothing to write.
@@ -302,8 +305,8 @@ class Driver(Holds, abc.ABC):
     def grow(self, nbytes: int) -> None:
         """Let the file have at least `nbytes` bytes, new ones zeros; never shorter, and no byte changed.
 
-        Called by one rank, between `order` and `end_flush`. A driver that holds bytes back does it when these follow:
-        what other ranks hold may reach farther than what is in the file.
+        Called by one rank, just before it writes a header. What other ranks hold may reach farther than what is in the
+        file, and come there meanwhile.
         """
         if self.size() < nbytes:
             self.write(one_extent(nbytes - 1, 1), np.zeros(1, np.uint8))
@@ -337,7 +340,7 @@ class Driver(Holds, abc.ABC):
         return written_layer(self.name, self.options)
 
 
-class Wrapper(PassesOn, Driver):
+class Wrapper(Driver):
     """A driver that stands on another one; a subclass overrides the verbs that it changes.
 
     Examples
@@ -356,7 +359,7 @@ class Wrapper(PassesOn, Driver):
 
     def __init__(self, inner: Driver) -> None:
         self.inner = inner
-        self.path = inner.path
+        self.path, self.holder = inner.path, inner.holder
         self.capabilities = self.declares(inner.capabilities)
 
     @classmethod

@@ -1,33 +1,56 @@
-"""A driver that holds bytes back, as a node-local cache does, has these optional verbs.
+"""A `Holder` keeps bytes back from the file, as that of a node-local cache does; each driver of a stack names its own.
 
-Knows: epochs, extents. Does not know: any driver.
+Knows: epochs, extents. Does not know: any driver, what a header says.
 
 An *epoch* is what is written between two ends of a flush: epoch 1 up to the first `end_flush`, epoch 2 up to the second
 one. All ranks call `end_flush` the same number of times, so that an epoch has one number on all of them.
 
-What is written before `order` is the data of the epoch; it may go to the file at any time. What is written between
-`order` and `end_flush` is the header and the record count of the epoch, which describe the data of all ranks. They go
-to the file when `release` has said that all ranks' data of this epoch are there, and not before. No driver knows of
-other ranks: it counts its epochs, and the session compares the counts (`file.epochs`).
+What is written through the driver is data, and may go to the file at any time. The header of an epoch describes the
+data of all ranks: while these are held back it is not written, but `hold` keeps it where a recovery finds it, on rank 0
+alone. The session (`file.epochs`) writes it to the driver `below` when all ranks report that their data of the epoch
+are in the file, and then says so with `release`. No holder knows of other ranks, or writes a header.
+
+States
+------
+Of the header of one epoch, on rank 0. A kill at any moment leaves what the last two columns say.
+
+=========  ==========================================  =========  =====================  ===============================
+state      event                                       next       in the file            what a recovery writes
+=========  ==========================================  =========  =====================  ===============================
+made       `hold`                                      pending    that of an earlier     that of an earlier epoch
+                                                                  epoch
+pending    `end_flush` on all ranks                    ended      the same               the same
+pending    a later header of the epoch is held, or     gone       as that one has it     as that one has it
+           is written
+ended      the data of all ranks are in the file;      following  the same               this one, after the data
+           the session writes the header
+ended      a later header is written or follows        released   the later one          the later one
+following  an error                                    ended      the same, or a         this one
+                                                                  journal
+following  it is written: `release`                    released   this one               this one, again
+=========  ==========================================  =========  =====================  ===============================
 
 Rules
 -----
-1. A driver that holds nothing back inherits all of it: the verbs do nothing, and every epoch is in the file. So no
-   caller asks what kind of driver there is.
-2. None of these verbs waits for another rank. The caller exchanges what they return and raise.
+1. Where nothing is held back, `Driver.holder` is one for which every epoch is in the file. So no caller asks what kind
+   of driver there is.
+2. No method waits for another rank. The caller exchanges what they return and raise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Extents
 
-__all__ = ["EVERY_EPOCH", "NOWHERE", "Holds", "PassesOn", "Phase", "Unwritten"]
+if TYPE_CHECKING:
+    from pnc_vol.drivers.base import Driver
+
+__all__ = ["EVERY_EPOCH", "HOLDS_NOTHING", "NOWHERE", "Holder", "Phase", "Unwritten"]
 
 EVERY_EPOCH = 1 << 62
 """`synced_epoch` of a driver that holds nothing back."""
@@ -65,11 +88,37 @@ class Unwritten(NamedTuple):
     error: OSError
 
 
-class Holds:
-    """What every driver answers; a driver that holds bytes back overrides it."""
+class Holder:
+    """What every driver's holder answers; this one holds nothing back.
 
-    sees_node: bool = False
-    """Whether reads see, after a flush, what other processes of the node hold back."""
+    Attributes
+    ----------
+    below : Driver or None
+        What is written to it goes to the file at once: headers do. None where nothing is held back.
+    sees_node : bool, whether reads see, after a flush, what other processes of the node hold back.
+    """
+
+    below: Driver | None = None
+
+    @property
+    def sees_node(self) -> bool:
+        return False
+
+    # ---------------------------------------------------------------------------------------------- headers
+
+    def hold(self, offset: int, header: bytes, reach: int) -> None:
+        """Keep the header of the present epoch for a recovery, until `release`; it comes after all data of the epoch.
+
+        Parameters
+        ----------
+        offset, header : int and bytes, what is to be written, the record count alone for one.
+        reach : int, bytes that the file has then at least.
+        """
+
+    def release(self, epoch: int) -> None:
+        """All ranks' data of all epochs up to `epoch`, and what was held for these, are in the file."""
+
+    # ------------------------------------------------------------------------------------------------- data
 
     def synced_epoch(self) -> int:
         """Return the highest ended epoch of which this process has brought all data to the file; see `EVERY_EPOCH`.
@@ -78,59 +127,20 @@ class Holds:
         """
         return EVERY_EPOCH
 
-    def release(self, epoch: int) -> None:
-        """All ranks have brought the data of all epochs up to `epoch` to the file: what is held for these may follow.
-
-        `epoch` may be the present one, which has not ended: after all ranks have drained, just before its header is
-        written. Then that header is not held but written at once.
-
-        Raises
-        ------
-        OSError
-            It could not be written, and is still held; a later call tries again.
-        """
-
-    def unorder(self) -> None:
-        """The flush that called `order` has failed: what is written from now on is data of the epoch again.
-
-        What it wrote since then, the header, is forgotten where it is held: the next flush writes another one.
-        """
-
-    def hold_headers(self) -> None:
-        """Let headers that are held follow only at a `release`, also where this process has the data of all ranks.
-
-        Other files that they describe are not complete: what is held at the end stays where a recovery finds it.
-        """
-
-    def drain(self) -> None:
-        """Return when all data that this process wrote are in the file; what is not yet released stays held.
-
-        Raises
-        ------
-        OSError
-            Some could not be written, now or by a thread before. They are still held, and a later call tries again.
-        """
-
     def unsynced(self) -> Extents:
         """Return what this process holds that is not in the file yet, sorted and disjoint; `place` is the running
         sum."""
         return Extents(*np.zeros((3, 0), np.int64))
 
-    def trouble(self) -> str:
-        """Return why this process cannot hold bytes back any more, e.g. a full device; "" if it can.
+    def drain(self, *, stop: str = "") -> None:
+        """Return when all data that this process wrote are in the file.
 
-        It writes through from there. What is held for `release` then may be in memory alone. The ranks agree on
-        `stop_holding` when one of them has trouble: before a header is written, and at the end of a flush.
-        """
-        return ""
-
-    def stop_holding(self, reason: str) -> None:
-        """Bring all data to the file as `drain` does, and write through from now on.
+        stop : str, why nothing is to be held back from now on, also if this fails; "" to go on.
 
         Raises
         ------
         OSError
-            As `drain`. Also then nothing more is held back but what could not be written.
+            Some could not be written, now or by a thread before. They are still held, and a later call tries again.
         """
 
     def failures(self) -> list[Unwritten]:
@@ -140,9 +150,15 @@ class Holds:
         """
         return []
 
-    def hints(self) -> dict[str, str]:
-        """Return the hints in force, also after `stop_holding`, for ``File.hints``."""
-        return {}
+    def trouble(self) -> str:
+        """Return why this process cannot hold bytes back any more, e.g. a full device; "" if it can.
+
+        It writes through from there. A header that is held then may be in memory alone. The ranks agree to stop when
+        one of them has trouble: before a header is written, and at the end of a flush.
+        """
+        return ""
+
+    # ------------------------------------------------------------------------------------------------ others
 
     def note_elsewhere(self, reason: str, where: npt.NDArray[np.int64] = NOWHERE) -> None:
         """An epoch has ended, and others hold bytes of it back that a read here cannot see; or nobody does any more.
@@ -163,54 +179,12 @@ class Holds:
         Bytes that are not in the file stay where a recovery finds them.
         """
 
+    def hints(self) -> dict[str, str]:
+        """Return the hints in force, also when nothing is held any more, for ``File.hints``."""
+        return {}
+
     def observe(self, note: Callable[[Phase], None]) -> None:
         """Call `note` with each `Phase` from now on, in the thread that it happened in."""
 
 
-class PassesOn(Holds):
-    """A wrapper: all verbs go to the driver below, `inner`."""
-
-    inner: Holds
-
-    @property
-    def sees_node(self) -> bool:  # type: ignore[override]
-        return self.inner.sees_node
-
-    def synced_epoch(self) -> int:
-        return self.inner.synced_epoch()
-
-    def release(self, epoch: int) -> None:
-        self.inner.release(epoch)
-
-    def unorder(self) -> None:
-        self.inner.unorder()
-
-    def hold_headers(self) -> None:
-        self.inner.hold_headers()
-
-    def drain(self) -> None:
-        self.inner.drain()
-
-    def unsynced(self) -> Extents:
-        return self.inner.unsynced()
-
-    def trouble(self) -> str:
-        return self.inner.trouble()
-
-    def stop_holding(self, reason: str) -> None:
-        self.inner.stop_holding(reason)
-
-    def failures(self) -> list[Unwritten]:
-        return self.inner.failures()
-
-    def hints(self) -> dict[str, str]:
-        return self.inner.hints()
-
-    def note_elsewhere(self, reason: str, where: npt.NDArray[np.int64] = NOWHERE) -> None:
-        self.inner.note_elsewhere(reason, where)
-
-    def leave(self) -> None:
-        self.inner.leave()
-
-    def observe(self, note: Callable[[Phase], None]) -> None:
-        self.inner.observe(note)
+HOLDS_NOTHING = Holder()

@@ -115,7 +115,7 @@ class TraceDriver(Wrapper):
         self._began, self._date = time.perf_counter(), time.time()
         self._lock = threading.Lock()
         self._round = 0
-        inner.observe(self._phase)
+        inner.holder.observe(self._phase)
 
     @classmethod
     def over(cls, inner: Driver, context: OpenContext, **options: Any) -> Self:

@@ -191,14 +191,14 @@ class Rounds(ABC):
 
     def _drain_own_windows(self) -> None:
         """Bring what this rank holds to the file if some of it is in a window."""
-        held = self.driver.unsynced()
+        held = self.driver.holder.unsynced()
         low, high = self.domains.low, self.domains.high
         first = np.maximum(held.offset, low)
         length = np.minimum(held.offset + held.length, high) - first
         kept = length > 0
         cells = self.domains.cut(Extents(first[kept], length[kept], first[kept])).cells
         if self._touched().reshape(-1)[cells].any():
-            self.driver.drain()
+            self.driver.holder.drain()
 
     def end(self) -> OSError | None:
         """Learn how it went everywhere: what this rank, or one that works for it, failed with (collective)."""

@@ -213,9 +213,12 @@ def _release(session: Session, *, orderly: bool, flushed: bool) -> None:
             session.disk.release_left(first=session.comm.rank == 0, orderly=orderly)
             stays = not orderly and parting.leaves(session, flushed=flushed)
             if orderly:
-                if not flushed:
-                    _remove_work(session)
-                session.disk.driver.close()
+                try:
+                    if not flushed:
+                        _remove_work(session)
+                        session.epochs.end_alone()
+                finally:
+                    session.disk.driver.close()
             elif not stays:
                 parting.close_left_file(session)
     finally:

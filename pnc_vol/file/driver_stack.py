@@ -129,7 +129,7 @@ def open_together(
             if inode and path is not None and context.fd < 0:
                 # It was opened by its name, and stood for this file before: if it does so still, it did all the time.
                 same = context.system.stat(path).st_ino == inode
-            trouble = driver.trouble() if same else _ANOTHER_FILE
+            trouble = driver.holder.trouble() if same else _ANOTHER_FILE
             if comm.size > 1:
                 troubles = ranks_by_text(comm, "open driver", trouble)
                 trouble = _ANOTHER_FILE if _ANOTHER_FILE in troubles else first_trouble(troubles, comm.size)
@@ -189,9 +189,8 @@ def open_copy(old: Location, options: Options, comm: Comm) -> tuple[Location, Dr
 
     work = on_root(comm, "copy", do)
     location = made[0] if made else Location(options.system, old.path, work, unseen=old.unseen, kept_as=old.kept_as)
-    fd = location.held.fds.get(location.key, -1) if location.key is not None else -1
     driver = open_together(
-        stack_of(options, comm), work, context_of(options, comm, writable=True, fd=fd), comm, location
+        stack_of(options, comm), work, context_of(options, comm, writable=True, fd=location.fd), comm, location
     )
     assert driver is not None
     return location, driver

@@ -1,17 +1,18 @@
 """Ranks agree on what their drivers hold back, by epochs, and when headers follow to the file.
 
-Knows: the verbs of `drivers.holding`, ranks and their nodes, the bytes of headers. Does not know: requests, variables.
+Knows: what `drivers.holding` says, ranks and their nodes, the bytes of headers. Does not know: requests, variables.
 
 Rules
 -----
-1. Each flush ends an epoch. Its header is held by the driver of rank 0, and follows to the file at the first collective
-   call at which all ranks report that their data of the epoch are there. They report it in a reduction.
+1. Each flush ends an epoch. Its header is held by rank 0, and follows to the file at the first collective call at which
+   all ranks report that their data of the epoch are there. They report it in a reduction.
 2. So the header in the file is that of an earlier epoch, and a kill leaves the file valid at that epoch. A header that
    follows is replaced by the rules of every header: with a journal, and with syncs where these are asked for.
 3. What needs the data of all ranks in the file (a new layout, deleted variables, a durable flush, `File.sync`, the
    close) drains first: each rank waits for its own data, and a call says that all have. The header in the file knows
    the old places until then.
-4. If a header fails to follow half way, the journal stays, and the same header is written again before any other.
+4. If a header fails to follow half way, the old one is restored before any other is written, as after every failure
+   (`Location.restore_header`).
 5. After a flush with data, other nodes hold data that this node cannot see, where they announced that they would write,
    until a flush says otherwise. What a rank wrote itself it sees meanwhile.
 6. Where a flush would write what another rank may hold of an earlier epoch, it drains first (`held_ranges`).
@@ -23,13 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from pnc_vol.disk.journal import is_atomic
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.holding import EVERY_EPOCH, Unwritten
+from pnc_vol.drivers.holding import EVERY_EPOCH, Holder, Unwritten
 from pnc_vol.errors import SyncError
-from pnc_vol.format.encode import changed_parts, only_numrecs_differs
+from pnc_vol.format.encode import changed_parts
 from pnc_vol.late import late
 from pnc_vol.ranks.comm import Comm, on_every
 from pnc_vol.warn import FILE, WARNING, tell
@@ -49,6 +51,17 @@ _ELSEWHERE = (
 )
 
 
+class _Pending(NamedTuple):
+    """The header of an epoch, which is not in the file.
+
+    reach : int, bytes that the file has with it at least; rank 0 knows it.
+    """
+
+    epoch: int
+    encoded: bytes
+    reach: int
+
+
 class Epochs:
     """The epochs of an open file.
 
@@ -66,21 +79,20 @@ class Epochs:
     """
 
     __slots__ = (
-        "_begun", "_comm", "_disk", "_ended", "_headers", "_in_file", "_known", "_overlapped", "_ranges", "_written",
+        "_comm", "_disk", "_ended", "_headers", "_in_file", "_keeps", "_known", "_overlapped", "_ranges", "_written",
         "apart", "failed", "holding", "settled", "unwritten",
     )  # fmt: skip
 
     def __init__(self, comm: Comm, disk: StoredFile) -> None:
         self._comm, self._disk, self._known = comm, disk, disk.driver
         self._ended = self._written = 0
-        self._headers: list[tuple[int, bytes]] = []
-        self._begun: tuple[int, bytes] | None = None
-        self._in_file = disk.header_bytes
+        self._headers: list[_Pending] = []
+        self._in_file, self._keeps = disk.header_bytes, False
         self._overlapped: tuple[int, int, bytes | None] = 0, 0, None
         """See `HeldRanges.newest_overlapped`; and what all ranks announced that they are about to write."""
         self._ranges: HeldRanges | None = None
         self.unwritten: list[Unwritten] = []
-        self.holding = disk.driver.synced_epoch() < EVERY_EPOCH
+        self.holding = disk.driver.holder.synced_epoch() < EVERY_EPOCH
         self.settled, self.failed, self.apart = True, False, False
         if self.holding and comm.size > 1:
             # All ranks are together now; asked for later, it would be one more call.
@@ -94,18 +106,18 @@ class Epochs:
         return self._ranges
 
     @property
-    def _driver(self) -> Driver:
-        """The driver in use; a new layout has another one, which counts its epochs from 1."""
+    def _holder(self) -> Holder:
+        """That of the driver in use; a new layout has another one, which counts its epochs from 1."""
         if self._disk.driver is not self._known:
             self._known, self._ended, self._written = self._disk.driver, 0, 0
-        return self._known
+        return self._known.holder
 
     # ------------------------------------------------------------------------------- at an agreement
 
     def reports(self) -> bool:
         """Return whether this rank has something to tell at the beginning of a flush: it may hold bytes or a header
         back."""
-        return self._driver.synced_epoch() < EVERY_EPOCH or bool(self._headers)
+        return self._holder.synced_epoch() < EVERY_EPOCH or bool(self._headers)
 
     def meet(self, reported: bool, spans: Callable[[], Spans]) -> None:
         """Learn what all ranks hold back (collective: one reduction, and a merge of what they are about to write).
@@ -124,11 +136,12 @@ class Epochs:
         self.settled = True
         if not reported:
             return
-        comm, synced = self._comm, self._driver.synced_epoch()
-        self.unwritten += self._driver.failures()
+        comm, holder = self._comm, self._holder
+        synced = holder.synced_epoch()
+        self.unwritten += holder.failures()
         announced = self.ranges.announced(spans()) if comm.size > 1 else held_ranges.NO_SPANS
         late = synced < self._written
-        unseen = comm.size > 1 and not (self._driver.sees_node and comm.nodes().single)
+        unseen = comm.size > 1 and not (holder.sees_node and comm.nodes().single)
         overlapped = self.ranges.newest_overlapped(announced)
         facts = (~synced, bool(self._headers), bool(self.unwritten), len(announced), *overlapped, unseen)
         most, (behind,) = comm.agree("flush held", (*facts, *self._bits(late)), (late,))
@@ -142,8 +155,8 @@ class Epochs:
             owned = comm.merge("flush held ranges", own, held_ranges.joined_owned)
         self._overlapped = most[4], most[5], owned
         self._release(min(least, self._ended))
-        if comm.size > 1 and not (self._elsewhere(most[len(facts) :]) if self._driver.sees_node else behind > late):
-            self._driver.note_elsewhere("")
+        if comm.size > 1 and not (self._elsewhere(most[len(facts) :]) if holder.sees_node else behind > late):
+            holder.note_elsewhere("")
 
     def _bits(self, late: bool) -> list[int]:
         """Return whether this rank is late, for each bit of its node's number and each value of it.
@@ -193,22 +206,20 @@ class Epochs:
         OSError
             Some of it could not be written, and is still held; the same on all ranks.
         """
-        on_every(self._comm, operation, self._driver.drain)
-        self.drained(present=False)
+        on_every(self._comm, operation, self._holder.drain)
+        self.drained()
 
-    def drained(self, *, present: bool) -> None:
+    def drained(self) -> None:
         """All ranks have drained, as a call said: headers follow (collective, without a call of its own).
-
-        present : bool, the header of the present epoch is written next, and need not be held.
 
         Raises
         ------
         OSError
             As `meet`.
         """
-        self._driver.note_elsewhere("")
+        self._holder.note_elsewhere("")
         self._written = 0
-        self._release(self._ended + present)
+        self._release(self._ended)
 
     def stop_holding(self, trouble: str) -> None:
         """Hold nothing back from now on (collective): what a flush could not put into a log goes to the file.
@@ -222,17 +233,37 @@ class Epochs:
         """
         text = "%s: the cache is given up on all ranks: %s"
         tell(FILE, WARNING, text, self._disk.path, trouble)
-        for call in (partial(fall_back, self._driver, trouble), partial(self.drained, present=False)):
+        for call in (partial(fall_back, self._disk.driver, trouble), self.drained):
             on_every(self._comm, "flush fall back", call)
         self.holding = False
 
-    def hold(self, encoded: bytes) -> None:
-        """The header of the present epoch was written, and is held."""
-        self._headers.append((self._ended + 1, encoded))
+    def hold(self, old: bytes, encoded: bytes, reach: int) -> None:
+        """Hold the header of the present epoch.
+
+        Parameters
+        ----------
+        old : bytes, the header of the epoch before.
+        reach : int, bytes that the file has with it at least.
+        """
+        # first: what an interruption leaves is taken back
+        self._headers.append(_Pending(self._ended + 1, encoded, reach))
+        if self._comm.rank == 0:
+            parts = changed_parts(old, encoded)
+            # of a header of many MiB the record count alone, as a rule
+            first, end = (parts[0][0], parts[0][2]) if parts and is_atomic(parts) else (0, len(encoded))
+            self._holder.hold(first, encoded[first:end], reach)
+
+    def take_back(self, encoded: bytes) -> None:
+        """The flush has failed: if it held its header already, this one, from before, is that of the epoch."""
+        if self._headers and self._headers[-1].epoch > self._ended:
+            self.hold(b"", encoded, 0)
 
     def wrote_header(self, encoded: bytes) -> None:
-        """The header was written, and is in the file."""
+        """The header of the present epoch was written, and is in the file: what may be held of it is older."""
         self._in_file = encoded
+        if self._headers:
+            self._headers.clear()
+            self._holder.release(self._ended + 1)
 
     def end(self, *, wrote: bool, together: bool) -> None:
         """The present epoch has ended on all ranks.
@@ -242,23 +273,24 @@ class Epochs:
         wrote : bool, some rank may hold data of it.
         together : bool, ranks wrote for others.
         """
-        if self._driver is self._known and self.holding:
+        holder = self._holder
+        if self.holding:
             self._ended += 1
             if wrote:
                 self._written = self._ended
                 self.ranges.wrote(self._ended, self._overlapped[2], together=together)
                 if self.apart:
-                    node = self._driver.sees_node
+                    node = holder.sees_node
                     where = self.ranges.of_others(self._ended, self._comm.nodes(), node=node)
                     text = _ELSEWHERE.format("another node" if node else "another rank")
-                    self._driver.note_elsewhere(text, where)
+                    holder.note_elsewhere(text, where)
 
     def leave(self) -> tuple[int, int]:
         """Take part in nothing any more; return whether all data are in the file, and the last ended epoch."""
         if self.left_at_close():
             return 0, self._ended
         try:
-            self._driver.drain()
+            self._holder.drain()
         except OSError:
             return 0, self._ended
         return 1, self._ended
@@ -274,6 +306,23 @@ class Epochs:
         self._release(min(epoch, self._ended))
         self.holding = False
 
+    def keep_headers(self) -> None:
+        """Leave held headers to a recovery: other files, which they describe, are not complete."""
+        self._keeps = True
+
+    def end_alone(self) -> None:
+        """Leave a file of this rank alone: what was flushed follows to it.
+
+        Raises
+        ------
+        OSError
+            The header could not be written; it is held for a recovery.
+        """
+        if self._comm.size == 1 and self.pending and not self._keeps:
+            complete, epoch = self.leave()
+            if complete:
+                self.follow(epoch)
+
     @property
     def pending(self) -> bool:
         """Whether ranks hold back what is to follow to the file when they leave it; the same on all ranks."""
@@ -282,7 +331,7 @@ class Epochs:
     def left_at_close(self) -> bool:
         """Return whether what is held stays in its caches when the file is closed
         (``e10_cache_flush_flag=flush_none``)."""
-        return self._driver.hints().get("e10_cache_flush_flag") == "flush_none"
+        return self._holder.hints().get("e10_cache_flush_flag") == "flush_none"
 
     def take_unwritten(self) -> list[Unwritten]:
         """Return what this rank could not write since it was asked last."""
@@ -292,34 +341,28 @@ class Epochs:
     # ----------------------------------------------------------------------------------------- inner
 
     def _release(self, epoch: int) -> None:
-        due = [header for header in self._headers if header[0] <= epoch]
+        due = [header for header in self._headers if header.epoch <= epoch]
         if due and self._comm.rank == 0:
-            if self._begun is not None:
-                self._follow(*self._begun)
-            self._follow(*due[-1])
-        self._driver.release(epoch)
+            self._follow(due[-1])
+        self._holder.release(epoch)
         self.ranges.forget(epoch)
         if due:
-            self._headers, self._in_file = self._headers[len(due) :], due[-1][1]
+            self._headers, self._in_file = self._headers[len(due) :], due[-1].encoded
 
-    def _follow(self, epoch: int, encoded: bytes) -> None:
+    def _follow(self, header: _Pending) -> None:
         """Let a held header follow to the file; on rank 0."""
         disk, location = self._disk, self._disk.location
-        if location is None or not location.at_stake or only_numrecs_differs(self._in_file, encoded):
-            self._driver.release(epoch)
-        else:
-            sync = location.sync_data if disk.lasting and disk.sync_error is None else None
-            self._begun = epoch, encoded
-            try:
-                parts = changed_parts(self._in_file, encoded)
-                with location.journalled(self._in_file, encoded, parts, sync=sync):
-                    self._driver.release(epoch)
-            except SyncError as error:
-                # The other ranks hear of it from rank 0 when they ask for durability.
-                disk.note_sync_error(error)
-                raise
-            self._begun = None
-        self._in_file = encoded
+        assert location is not None
+        sync = location.sync_data if disk.lasting and disk.sync_error is None else None
+        try:
+            location.restore_header(disk.driver)
+            disk.driver.grow(header.reach)
+            parts = changed_parts(self._in_file, header.encoded)
+            location.replace_header(disk.driver, self._in_file, header.encoded, parts, sync=sync)
+        except SyncError as error:
+            # The other ranks hear of it from rank 0 when they ask for durability.
+            disk.note_sync_error(error)
+            raise
 
 
 def fall_back(driver: Driver, trouble: str) -> None:
@@ -335,4 +378,4 @@ def fall_back(driver: Driver, trouble: str) -> None:
         What this rank holds could not be written to the file; it is still held.
     """
     if trouble:
-        driver.stop_holding(trouble)
+        driver.holder.drain(stop=trouble)

@@ -117,9 +117,9 @@ def fill(
     if tasks:
         for task in tasks[comm.rank :: comm.size]:
             task()
-        if comm.size > 1:
-            # Data of other ranks follow, which must not come to the file first.
-            driver.drain()
+        if comm.size > 1 or only_lost:
+            # Data of other ranks follow, which must not come to the file first; or nothing follows.
+            driver.holder.drain()
         comm.agree("flush fill")
     return left
 

@@ -346,7 +346,7 @@ class _Target:
         elif holding and session.epochs.failed:
             unwritten, maps = session.epochs.take_unwritten(), session.disk.layout.maps
             failures += failing.failures_of_held(unwritten, session.defs.tree, maps, comm.rank)
-        self.trouble = driver.trouble() if holding else ""
+        self.trouble = driver.holder.trouble() if holding else ""
         if comm.size > 1:
             failures, self.lowest, self.trouble = failing.share_failures(comm, failures, self.lowest, self.trouble)
         self.failures = known + failures
@@ -368,7 +368,7 @@ class _Target:
                 self.done = session.transport.execute(driver, batches, maps, affine=layout.affine, agreed=agreed)
                 posted.note_written(self.done)
                 if ordered and held:
-                    session.disk.driver.drain()
+                    session.disk.driver.holder.drain()
             if ordered:
                 comm.agree("flush turn")
 
@@ -470,8 +470,8 @@ class _File(_Target):
                 write_header(session, header, durable=asked.durable, held=held, takes_away=takes_away)
         except BaseException as reason:
             if disk.header is before:
-                # else the header was written before an interruption came: what holds it back must not forget it
-                disk.driver.unorder()
+                # else the header was held, or written, before an interruption came
+                session.epochs.take_back(disk.header_bytes)
             if failures and isinstance(reason, Exception):
                 # what failed first, and stays pending, says more than the header that met the same full disk
                 raise comm.on_all(failing.flush_error(failures, disk.path, closing=asked.closing)) from reason
@@ -484,17 +484,16 @@ class _File(_Target):
         self.held = held
 
     def _order(self) -> bool:
-        """Let the data come before the header (collective); whether the header is to be held."""
+        """Let the data come before the header, unless this is to be held (collective); return whether it is."""
         session, trouble = self.session, self.trouble
         driver, epochs = session.disk.driver, session.epochs
+        if epochs.holding and not (self.asked.carried or trouble):
+            return True
         order_writes(session.comm, driver, partial(fall_back, driver, trouble) if trouble else None)
-        if not epochs.holding:
-            return False
-        epochs.holding = not trouble
-        if self.asked.carried or not epochs.holding:
-            epochs.drained(present=True)
-            return False
-        return True
+        if epochs.holding:
+            epochs.holding = not trouble
+            epochs.drained()
+        return False
 
     def cut(self) -> None:
         disk = self.session.disk
@@ -570,18 +569,18 @@ def _before_data(session: Session, target: Layout, agreed: Agreement) -> bool:
         failures, _, _ = failing.share_failures(comm, _carried(session), None)
         if failures:
             raise comm.on_all(failing.flush_error(failures, disk.path, closing=False))
-        session.epochs.drained(present=False)
+        session.epochs.drained()
     return not adds
 
 
 def _carried(session: Session) -> list[RequestFailure]:
     """Bring what this rank holds back to the file; what could not be written."""
-    driver, found = session.disk.driver, session.epochs.take_unwritten()
+    holder, found = session.disk.driver.holder, session.epochs.take_unwritten()
     try:
-        driver.drain()
+        holder.drain()
     except OSError as error:
-        found += driver.failures()
-        held = driver.unsynced()
+        found += holder.failures()
+        held = holder.unsynced()
         spans = zip(held.offset.tolist(), held.length.tolist(), strict=True)
         found = found or [Unwritten(offset, nbytes, error) for offset, nbytes in spans] or [Unwritten(0, 0, error)]
         return failing.failures_of_held(found, session.defs.tree, session.disk.layout.maps, session.comm.rank)

@@ -22,7 +22,6 @@ from functools import partial
 
 import numpy as np
 
-from pnc_vol.disk.journal import is_atomic
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
@@ -54,7 +53,7 @@ def check_durable(disk: StoredFile) -> None:
 def write_header(session: Session, new: Header, *, durable: bool, held: bool, takes_away: bool) -> None:
     """Write the header behind the data, or the record count alone if that is all that changed (collective).
 
-    held : bool, the driver holds it, and it follows to the file when the data of all ranks are there; see `Epochs`.
+    held : bool, it is held, and follows to the file when the data of all ranks are there; see `Epochs`.
     takes_away : bool, the header in the file knows variables or records that the new one does not.
     """
     comm, disk, epochs = session.comm, session.disk, session.epochs
@@ -70,7 +69,7 @@ def write_header(session: Session, new: Header, *, durable: bool, held: bool, ta
     if safe:
         sync_before(session, "flush sync", replaces=replaces)
     error: BaseException | None = None
-    sure = disk.header_sure
+    sure, reach = disk.header_sure, 0
     count_alone = sure and not unnamed and disk.count_alone(new)
     # Without a look at the bytes of the header, which may be many.
     encoded = old = b"" if count_alone else disk.header_bytes
@@ -88,9 +87,13 @@ def write_header(session: Session, new: Header, *, durable: bool, held: bool, ta
         if encoded is not old or unnamed or not sure:
             for tell in disk.before_header:
                 tell(encoded)
-            if comm.rank == 0:
+            if new.numrecs or len(record_vars(new)) < len(new.vars):
+                # Without data a file ends with its header (ncvalidator takes one that ends where records would begin
+                # for too long); with data it is as long as the header says, the last padding too.
+                reach = disk.layout.data_end(new)
+            if comm.rank == 0 and not held:
                 old = old if sure else _first_bytes(disk.driver, len(encoded))
-                _put(session, new, old, encoded, durable=durable, held=held)
+                _put(session, new, old, encoded, reach=reach, durable=durable)
     except Exception as reason:
         error = reason
         # after an error of the system the old one is in the file again, or a journal is
@@ -102,7 +105,7 @@ def write_header(session: Session, new: Header, *, durable: bool, held: bool, ta
         disk.layout.note_unknown_bytes()
         raise
     if held and encoded is not old:
-        epochs.hold(encoded)
+        epochs.hold(old, encoded, reach)
     elif encoded is not old:
         epochs.wrote_header(encoded)
     if not count_alone:
@@ -120,23 +123,18 @@ def write_header(session: Session, new: Header, *, durable: bool, held: bool, ta
         disk.note_durable()
 
 
-def _put(session: Session, new: Header, old: bytes, encoded: bytes, *, durable: bool, held: bool) -> None:
+def _put(session: Session, new: Header, old: bytes, encoded: bytes, *, reach: int, durable: bool) -> None:
     """Bring the encoded header into the file, where `old` is, as safely as is asked for; on rank 0."""
     disk = session.disk
     driver, location = disk.driver, disk.location
     parts = changed_parts(old, encoded, new)
     if not parts and (location is None or location.at_stake):
         return
-    if new.numrecs or len(record_vars(new)) < len(new.vars):
-        # Without data a file ends with its header (ncvalidator takes one that ends where records would begin for too
-        # long); with data it is as long as the header says, the last padding too.
-        driver.grow(disk.layout.data_end(new))
+    if reach:
+        driver.grow(reach)
     if location is None:
         for at, _, end in parts:
             driver.write_one(encoded[at:end], at)
-    elif held and not is_atomic(parts):
-        # The journal would be completed before the data are there; it is written when the header follows.
-        driver.write_one(encoded, 0)
     else:
         # After a failed fsync nothing is promised, and the driver refuses another one.
         lasting = (durable or disk.lasting) and disk.sync_error is None
@@ -182,18 +180,18 @@ def _on_driver(comm: Comm, operation: str, driver: Driver, call: Callable[[], No
     Returns
     -------
     str
-        `Holds.trouble` of the lowest rank that has any, with the ranks; "" if none has.
+        `Holder.trouble` of the lowest rank that has any, with the ranks; "" if none has.
     """
     holds = driver.capabilities.holds_back
     if comm.size == 1 or not holds:
         call()
-        return driver.trouble() if holds else ""
+        return driver.holder.trouble() if holds else ""
     error: BaseException | None = None
     try:
         call()
     except Exception as reason:
         error = reason
-    return trouble_of(comm, operation, driver.trouble(), error=error)
+    return trouble_of(comm, operation, driver.holder.trouble(), error=error)
 
 
 def _replaces_lasting(comm: Comm, disk: StoredFile) -> bool:
@@ -238,7 +236,7 @@ def cut_what_failed(comm: Comm, disk: StoredFile) -> None:
     if comm.rank == 0 and disk.header_sure and (location is None or (location.at_stake and not location.torn)):
         with suppress(OSError):
             longer = disk.driver.size() > _length(disk)
-    held = len(disk.driver.unsynced().offset) > 0
+    held = len(disk.driver.holder.unsynced().offset) > 0
     (any_longer, any_held), _ = comm.agree("close cut", (longer, held))
     if any_longer and not any_held:
         cut_tail(comm, disk)

@@ -361,11 +361,9 @@ def _read(opening: Opening, *, pieces: bool) -> None:
 def _open_driver(opening: Opening, spec: str, able: Capabilities) -> bool:
     """Open the stack of drivers on all ranks (collective); False if the name led one of them to another file."""
     place = opening.location if opening.keeps_file else None
-    path, name = (opening.path, "") if place is None else (place.work, place.path)
+    path, name, fd = (opening.path, "", -1) if place is None else (place.work, place.path, place.fd)
     new = opening.way == "create" and not opening.keeps_file
-    context = context_of(
-        opening.options, opening.comm, writable=opening.writable, fd=opening.fd, new=new, name=name
-    )  # fmt: skip
+    context = context_of(opening.options, opening.comm, writable=opening.writable, fd=fd, new=new, name=name)
     try:
         driver = opening.driver = open_together(spec, path, context, opening.comm, place, inode=opening.inode)
     except BaseException:

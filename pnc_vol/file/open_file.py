@@ -65,7 +65,7 @@ class OpenFile(Session):
             else:
                 self._write_out()
             # A driver that holds bytes back must not do so here.
-            self.disk.driver.drain()
+            self.disk.driver.holder.drain()
         return number
 
     def resize(self, node: DatasetNode, shape: tuple[int, ...]) -> None:

@@ -106,12 +106,6 @@ class Opening:
         self.existing: Existing | None = None
         self.location: Location | None = None
 
-    @property
-    def fd(self) -> int:
-        """The descriptor of the file on rank 0; -1 if there is none."""
-        at = self.location
-        return -1 if at is None or at.key is None else at.held.fds.get(at.key, -1)
-
     def read(self, existing: Existing) -> None:
         """Fill in what was read of a file that is there."""
         self.way, self.existing, self.header = "open", existing, existing.decoded.header

@@ -53,7 +53,7 @@ def close_left_file(session: Session) -> None:
     if not session.disk.collective:
         session.disk.driver.close()
     elif not session.epochs.pending:
-        session.disk.driver.leave()
+        session.disk.driver.holder.leave()
 
 
 def _part(comm: Comm, session: Session | None, state: tuple[int, int], patience: float) -> bool:

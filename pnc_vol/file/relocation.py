@@ -85,7 +85,7 @@ def copied(
         with comm.errors_shared():
             copy_blocks(disk.driver.read, copy.driver.write, pieces, share=(comm.rank, comm.size))
             # Data of other ranks follow, which must not come to the copy first.
-            copy.driver.drain()
+            copy.driver.holder.drain()
             comm.agree("flush move")
     except BaseException:
         _drop(comm, disk, copy)

@@ -81,7 +81,7 @@ def share_failures(
 
     One reduction if nothing failed. Of very many failures the first are kept.
 
-    trouble : str, `Holds.trouble`; the third result is that of the lowest rank that has any, with the ranks, or "".
+    trouble : str, `Holder.trouble`; the third result is that of the lowest rank that has any, with the ranks, or "".
     """
     own = None
     if failures or lowest_record is not None or trouble:

@@ -20,8 +20,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver, Memory, Wrapper
+from pnc_vol.drivers.holding import NOWHERE, Holder, Phase, Unwritten
 from pnc_vol.extents.model import Extents, distinct
 from pnc_vol.layout.base import OFFSET, SHIFT
 
@@ -44,6 +46,7 @@ class Subfiles(Wrapper):
 
     def __init__(self, inner: Driver, open_file: Callable[[int], Driver | None], earlier: Iterable[int] = ()) -> None:
         super().__init__(inner)
+        self.holder = _Holders(self)
         self._open_file = open_file
         self._earlier = list(earlier)
         self._files: dict[int, Driver | None] = {0: inner}
@@ -79,27 +82,10 @@ class Subfiles(Wrapper):
             file.order()
         self.inner.order()
 
-    def unorder(self) -> None:
-        for file in (*self._others(), self.inner):
-            file.unorder()
-
     def end_flush(self) -> None:
         for file in self._others():
             file.end_flush()
         self.inner.end_flush()
-
-    def synced_epoch(self) -> int:
-        return min(file.synced_epoch() for file in (*self._others(), self.inner))
-
-    def release(self, epoch: int) -> None:
-        for file in self._others():
-            file.release(epoch)
-        self.inner.release(epoch)
-
-    def drain(self) -> None:
-        for file in self._others():
-            file.drain()
-        self.inner.drain()
 
     def sync(self) -> None:
         for number in self._earlier:
@@ -122,6 +108,58 @@ class Subfiles(Wrapper):
     def describe(self) -> str:
         # files are given to it by the layout: it is no word of ``driver=``
         return self.inner.describe()
+
+
+class _Holders(Holder):
+    """What all files hold back: that of the file with the header, which has it, and of the others what they have."""
+
+    def __init__(self, files: Subfiles) -> None:
+        self._files, self._first = files, files.inner.holder
+        self.below = self._first.below
+
+    @property
+    def _others(self) -> list[Holder]:
+        return [file.holder for file in self._files._others()]
+
+    @property
+    def sees_node(self) -> bool:
+        return self._first.sees_node
+
+    def hold(self, offset: int, header: bytes, reach: int) -> None:
+        self._first.hold(offset, header, reach)
+
+    def release(self, epoch: int) -> None:
+        for one in (*self._others, self._first):
+            one.release(epoch)
+
+    def synced_epoch(self) -> int:
+        return min(one.synced_epoch() for one in (*self._others, self._first))
+
+    def unsynced(self) -> Extents:
+        return self._first.unsynced()
+
+    def drain(self, *, stop: str = "") -> None:
+        for one in (*self._others, self._first):
+            one.drain(stop=stop)
+
+    def failures(self) -> list[Unwritten]:
+        return self._first.failures()
+
+    def trouble(self) -> str:
+        return next(filter(None, (one.trouble() for one in (self._first, *self._others))), "")
+
+    def note_elsewhere(self, reason: str, where: npt.NDArray[np.int64] = NOWHERE) -> None:
+        self._first.note_elsewhere(reason, where)
+
+    def leave(self) -> None:
+        for one in (*self._others, self._first):
+            one.leave()
+
+    def hints(self) -> dict[str, str]:
+        return self._first.hints()
+
+    def observe(self, note: Callable[[Phase], None]) -> None:
+        self._first.observe(note)
 
 
 def by_file(extents: Extents, *, always: bool = False) -> Iterator[tuple[int, Extents]]:

@@ -89,8 +89,8 @@ def test_data_after_a_flush_that_failed_at_its_header_are_not_kept_in_memory(tmp
         f["x"][...] = 3
         session.drain()
         driver = session.disk.driver
-        assert {held.epoch for held in driver._bytes.queue.held()} == {1}, "headers"  # type: ignore[attr-defined]
-        assert driver.unsynced().nbytes == 800_000, "it waits in the cache file"
+        assert {held.epoch for held in driver._bytes.store.held} == {1}, "headers"  # type: ignore[attr-defined]
+        assert driver.holder.unsynced().nbytes == 800_000, "it waits in the cache file"
         failing.clear()
         f.flush()
         promised = {"x": [3.0] * 100_000, "a": 2}

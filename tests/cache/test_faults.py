@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from full_disk import OfFolder
+from holding import HeldHeaders
 
 import pnc_vol
 from pnc_vol.errors import PncVolWarning
@@ -36,8 +38,8 @@ def insist(system: FaultSystem, verb: Callable[[], Any]) -> list[OSError]:
     return []
 
 
-def life(driver: Driver, system: FaultSystem, model: Model) -> list[OSError]:
-    """Three epochs with overlaps, reads in between, a cut, and a header each, of which the first is released."""
+def life(driver: Driver, headers: HeldHeaders, system: FaultSystem, model: Model) -> list[OSError]:
+    """Four epochs with overlaps, reads in between, a cut, and a header each, of which the last one does not follow."""
     told: list[OSError] = []
     rng = np.random.default_rng(3)
 
@@ -46,25 +48,31 @@ def life(driver: Driver, system: FaultSystem, model: Model) -> list[OSError]:
         told.extend(insist(system, lambda: driver.write(extents, memory)))
         model.write(extents, memory)
 
+    def flush(reach: int) -> None:
+        header = rng.integers(0, 256, 64, dtype=np.uint8)
+        headers.flush(header.tobytes(), reach)
+        # it is there in the end
+        model.write(extents_of((0, 64, 0)), header)
+        model.resize(max(len(model.content), reach))
+
     for epoch in range(3):
         write((100, 3000, 0))
         write((2000 + epoch, 1500, 0), (5000, 700, 2000), (9000 * (epoch + 1), 10, 10))
-        write((0, 1, 0), (2500, 900, 100))
+        write((2500, 900, 100))
         back, expected = np.zeros(4000, np.uint8), np.zeros(4000, np.uint8)
-        told.extend(insist(system, lambda back=back: driver.read(extents_of((50, 4000, 0)), back)))  # type: ignore[misc]
-        model.read(extents_of((50, 4000, 0)), expected)
+        told.extend(insist(system, lambda back=back: driver.read(extents_of((64, 4000, 0)), back)))  # type: ignore[misc]
+        model.read(extents_of((64, 4000, 0)), expected)
         assert back.tobytes() == expected.tobytes()
-        driver.order()
-        write((0, 64, 0))
-        told.extend(insist(system, lambda: driver.grow(40_000)))
-        model.resize(max(len(model.content), 40_000))
-        driver.end_flush()
+        flush(40_000)
         if not epoch:
             told.extend(insist(system, driver.sync))
-    told.extend(insist(system, driver.drain))
+            told.extend(insist(system, headers.follow))
+    told.extend(insist(system, driver.holder.drain))
+    told.extend(insist(system, headers.follow))
     told.extend(insist(system, lambda: driver.resize(7000)))
     model.resize(7000)
     write((6990, 20, 0))
+    flush(7500)
     return told
 
 
@@ -88,19 +96,21 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
         except OSError:
             assert where == "file", "a cache that cannot be made is trouble, not an error"
             continue
-        told = life(driver, system, model)
-        trouble = driver.trouble()
-        told += insist(system, driver.drain)
-        at_close = ""
-        try:
-            driver.close()
-        except OSError as error:
-            told.append(error)
-            at_close = str(error)
+        headers = HeldHeaders(driver)
+        told = life(driver, headers, system, model)
+        trouble = driver.holder.trouble()
+        told += insist(system, driver.holder.drain)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                headers.close()
+            except OSError as error:
+                told.append(error)
+        at_close = " ".join(str(one) for one in (*told[-1:], *(one.message for one in warned)))
         # While the note beside the file cannot be changed, the folder that it names stays, with an empty log.
         if where == "file" and (kept := [str(one.parent) for one in folder["cache"].glob("*/*.cache")]):
             # Nobody can ask a closed driver to try again: it says where the data are, and how they get to the file.
-            where_and_how = f"the data stay in the cache file {re.escape(kept[0])}/.*'pnc-vol replay' brings them"
+            where_and_how = f"data stay in the cache file {re.escape(kept[0])}/.*'pnc-vol replay' brings them"
             assert re.search(where_and_how, at_close)
             replayed += bool(pnc_vol.replay(path, kept).headers)
         reached = system.fired
@@ -138,23 +148,23 @@ def test_a_failed_byte_of_the_file_is_told_with_all_that_helps(tmp_path: Path) -
     with pytest.raises(
         OSError, match=r"bytes 40 to 48 could not be synchronised.*the data stay in the cache file"
     ) as told:
-        driver.drain()
+        driver.holder.drain()
     assert told.value.errno == errno.EDQUOT
     assert str(nvm) in str(told.value)
     driver.end_flush()
     (lost,) = wait_for_failures(driver)
     assert (lost.offset, lost.nbytes, lost.error.errno) == (40, 8, errno.EDQUOT)
-    assert driver.synced_epoch() == 0
+    assert driver.holder.synced_epoch() == 0
     broken.call = lambda name, args, kwargs: getattr(broken.inner, name)(*args, **kwargs)  # type: ignore[method-assign]
-    driver.drain()
-    assert driver.synced_epoch() == 1
+    driver.holder.drain()
+    assert driver.holder.synced_epoch() == 1
     driver.close()
     assert path.read_bytes()[40:] == bytes(range(8))
 
 
 def wait_for_failures(driver: Driver) -> list[Any]:
     for _ in range(500):
-        if found := driver.failures():
+        if found := driver.holder.failures():
             return found
         threading.Event().wait(0.01)
     raise AssertionError("no thread told of an error")
@@ -191,8 +201,8 @@ def test_a_thread_that_dies_is_noticed_and_replaced(tmp_path: Path, error: BaseE
     driver = open_stack(f"cache(path='{nvm}', flush=flush_onclose) | posix", str(path), system=Dying(fail_at=0))
     driver.write(extents_of((0, 8, 0)), np.arange(8, dtype=np.uint8))
     with pytest.raises(OSError, match=f"a sync thread ended with {type(error).__name__}"):
-        driver.drain()
-    driver.drain()
+        driver.holder.drain()
+    driver.holder.drain()
     driver.close()
     assert path.read_bytes() == bytes(range(8))
 

@@ -14,7 +14,6 @@ from interrupts import AtCall, Interrupts, open_now
 
 import pnc_vol
 from pnc_vol.cache.held_bytes import HeldBytes
-from pnc_vol.cache.wrapper import CacheDriver
 from pnc_vol.drivers.root import Root
 from pnc_vol.file import closing, parting
 from pnc_vol.ranks.waiting import TimedWait
@@ -55,8 +54,8 @@ def lines_of(counted: Interrupts, code: CodeType, most: int) -> list[int]:
 @pytest.mark.parametrize(
     ("act", "function", "given"),
     [
-        (grow, CacheDriver.leave, {}),
-        (grow, CacheDriver.leave, SET),
+        (grow, HeldBytes.leave, {}),
+        (grow, HeldBytes.leave, SET),
         (delete, HeldBytes.cut, {}),
         (write, Root.__init__, SET),
         (change, TimedWait.begin, SET),

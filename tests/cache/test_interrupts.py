@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import json
+import shutil
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -18,8 +19,14 @@ from interrupts import AtCall, Call, Interrupts, open_now
 
 import pnc_vol
 from pnc_vol.append_log.private_folders import note_folders
+from pnc_vol.append_log.records import RecordWriter
+from pnc_vol.cache.extent_log import _LogPair
+from pnc_vol.cache.held_bytes import HeldBytes
+from pnc_vol.cache.local_store import LocalStore
 from pnc_vol.cache.wrapper import CacheDriver
 from pnc_vol.file import parting, registry
+from pnc_vol.file.epochs import Epochs
+from pnc_vol.file.header_update import write_header
 from pnc_vol.system import REAL, System
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -176,6 +183,46 @@ def test_an_interrupted_flush_is_completed_by_the_close(kind: str, publish: str,
     sweep(counted, most, once)
 
 
+def test_a_header_of_an_interrupted_flush_is_not_recovered(tmp_path: Path) -> None:
+    """Neither is a log damaged whose writer was interrupted: the job goes on, and is killed later."""
+
+    def opened(n: int) -> pnc_vol.File:
+        given = options("cache", tmp_path / str(n))
+        given["hints"]["e10_cache_flush_flag"] = "flush_onclose"
+        f = pnc_vol.File(tmp_path / f"{n}.nc", "w", **given)
+        f["x"] = np.arange(10)
+        f.sync()
+        f.attrs["a"] = 1
+        f["x"][0] = 7
+        return f
+
+    opened(-2).close()
+    counted = Interrupts(0, KeyboardInterrupt)
+    with opened(-1) as f, counted:
+        f.flush()
+    codes = {code.__code__ for code in (write_header, Epochs.hold, LocalStore.hold, _LogPair.add, RecordWriter.add)}
+    lines = [n for n, call in enumerate(counted._call_of, 1) if counted._noted[call].code in codes]
+    wrong = {}
+    for n in lines:
+        trouble = counted.at_line(n)
+        with opened(n) as f:
+            interrupted(trouble, f.flush)
+            del f.attrs["a"]
+            f.flush()
+            copy = tmp_path / f"killed{n}"
+            copy.mkdir()
+            shutil.copy(tmp_path / f"{n}.nc", copy / "x.nc")
+            shutil.copytree(tmp_path / str(n), copy / "caches")
+        try:
+            pnc_vol.replay(copy / "x.nc", list((copy / "caches").iterdir()), any_file=True)
+            with pnc_vol.File(copy / "x.nc") as f:
+                assert (dict(f.attrs), f["x"][0]) == ({}, 7)
+        except (AssertionError, OSError, pnc_vol.PncVolError) as error:
+            wrong[f"line {n}, {trouble.where}"] = str(error)[:200]
+    assert len(lines) > 40
+    assert not wrong, "\n".join(f"{where}: {what}" for where, what in wrong.items())
+
+
 @SWEEP
 def test_an_interrupted_finalize_is_called_again(most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file whose close was deferred belongs to nobody else."""
@@ -266,7 +313,7 @@ def test_a_rank_that_leaves_takes_the_cache_of_the_replaced_file_along(tmp_path:
         f.create_dataset("x", (2, 3), "i4", maxshape=(None, None))[...] = 1
         f.sync()
         f.attrs["long"] = "text" * 4000
-        trouble = AtCall(Call(CacheDriver.leave.__code__, 1), line, 0, MemoryError)
+        trouble = AtCall(Call(HeldBytes.leave.__code__, 1), line, 0, MemoryError)
         try:
             with trouble if comm.rank else nullcontext():
                 f.flush()

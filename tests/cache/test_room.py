@@ -44,13 +44,13 @@ def test_a_steady_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option
         driver.write(extents_of((0 if again else i << 18, 1 << 18, 0)), np.full(1 << 18, i % 251, np.uint8))
         if i:
             system.turns.release()
-        held.append(driver.unsynced().nbytes)
+        held.append(driver.holder.unsynced().nbytes)
         store = driver._bytes.store  # type: ignore[attr-defined]
         taken, logged = max(taken, store.file.allocated()), max(logged, store.log.nbytes)
     # A machine that is busy lets the threads fall behind.
     assert "discard" in options or taken <= min(most, max(6 << 20, 17 * max(held)))
     assert logged < 35_000
-    assert not driver.trouble()
+    assert not driver.holder.trouble()
     if not options:
         # It is a stream: the program waited for few writes only.
         assert driver.statistics()["cache.through_bytes"] == 0

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from full_disk import Failing
+from holding import HeldHeaders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kills import ended, forked, kill_after
@@ -66,7 +67,7 @@ def test_the_last_write_wins_and_the_header_waits(
 ) -> None:
     """Headers are one byte, the number of the flush; bytes from 16 on are data, written with numbers that grow."""
     driver, path = opened(tmp_path, options, Slow())
-    model, number, flushed = Model(), 0, 0
+    model, headers, number, flushed = Model(), HeldHeaders(driver), 0, 0
     at_flush: list[bytes] = [b""]
     for verb, offset, nbytes in program:
         if verb == "write":
@@ -77,24 +78,22 @@ def test_the_last_write_wins_and_the_header_waits(
         elif verb == "flush":
             at_flush.append(bytes(model.content))
             flushed += 1
-            driver.order()
-            header = np.full(1, flushed, np.uint8)
-            driver.write(piece(0, 1), header)
-            model.write(piece(0, 1), header)
-            driver.end_flush()
+            headers.flush(bytes([flushed]))
         elif verb == "read":
             memory = np.zeros(len(model.content), np.uint8)
             assert driver.read(piece(0, memory.nbytes), memory) == memory.nbytes
-            assert memory.tobytes() == bytes(model.content)
+            assert memory[16:].tobytes() == bytes(model.content[16:])
         elif verb == "drain":
-            driver.drain()
+            driver.holder.drain()
         else:
-            driver.release(driver.synced_epoch())
+            headers.follow()
         there = path.read_bytes()
         known = at_flush[there[0] if there else 0]
         short = [i for i in range(16, len(known)) if i >= len(there) or there[i] < known[i]]
         assert not short, "the header in the file never describes data that are not there"
-    driver.close()
+    headers.close()
+    if flushed:
+        model.write(piece(0, 1), np.full(1, flushed, np.uint8))
     assert path.read_bytes() == bytes(model.content)
 
 
@@ -111,9 +110,9 @@ def test_a_full_bound_writes_through_in_order(tmp_path: Path) -> None:
 def test_phases_and_statistics(tmp_path: Path) -> None:
     driver, _ = opened(tmp_path, "threads=2")
     seen: list[Any] = []
-    driver.observe(seen.append)
+    driver.holder.observe(seen.append)
     driver.write(piece(0, 1 << 20), np.ones(1 << 20, np.uint8))
-    driver.drain()
+    driver.holder.drain()
     names = {phase.name for phase in seen}
     assert {"copy to cache", "sync write", "non-hidden sync"} <= names
     assert {phase.thread for phase in seen if phase.name == "sync write"} <= {1, 2}
@@ -134,7 +133,7 @@ def test_a_coherent_reader_of_another_process_waits_for_the_data(tmp_path: Path)
     child, told = forked(lambda pipe: read_coherently(tmp_path, pipe))
     assert os.read(told, 4) == b"asks"
     assert not select.select([told], [], [], 0.5)[0]
-    driver.drain()
+    driver.holder.drain()
     assert os.read(told, 3) == b"\7\7."
     kill_after(child, told, 0)
     with open(path, "rb") as other:
@@ -194,11 +193,11 @@ def test_a_cache_that_cannot_be_made_is_trouble_and_the_run_goes_on(tmp_path: Pa
     path = tmp_path / "x"
     path.write_bytes(b"")
     driver = open_stack(f"cache(path='{tmp_path / 'none'}') | posix", str(path))
-    assert "none" in driver.trouble()
+    assert "none" in driver.holder.trouble()
     driver.write(piece(0, 3), np.ones(3, np.uint8))
     with pytest.warns(PncVolWarning, match="the cache .e10_cache. is off from here"):
-        driver.stop_holding(driver.trouble())
-    assert driver.hints()["e10_cache"] == "disable"
+        driver.holder.drain(stop=driver.holder.trouble())
+    assert driver.holder.hints()["e10_cache"] == "disable"
     driver.write(piece(3, 3), np.full(3, 2, np.uint8))
     assert path.read_bytes() == b"\1\1\1\2\2\2"
     driver.close()
@@ -221,25 +220,6 @@ def test_two_threads_of_a_program(tmp_path: Path) -> None:
     assert (found == np.arange(30).reshape(30, 1, 1) + np.arange(2).reshape(1, 2, 1)).all()
 
 
-def test_a_cut_waits_for_a_thread_that_lengthens_the_file(tmp_path: Path) -> None:
-    begun = threading.Event()
-
-    class Late(HookedSystem):
-        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if name == "fallocate" and args[1] == 999:
-                begun.set()
-                time.sleep(0.3)
-            return super().call(name, args, kwargs)
-
-    driver, path = opened(tmp_path, system=Late())
-    driver.grow(1000)
-    driver.end_flush()
-    assert begun.wait(10), "a thread does it by itself"
-    driver.resize(20)
-    driver.close()
-    assert path.stat().st_size == 20
-
-
 @pytest.mark.parametrize("flush", ["flush_immediate", "flush_onclose"])
 def test_without_threads_the_program_carries_the_data_itself(
     flush: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -252,7 +232,7 @@ def test_without_threads_the_program_carries_the_data_itself(
     monkeypatch.setattr(threading.Thread, "start", refused)
     driver, path = opened(tmp_path, f"flush={flush}")
     driver.write(piece(0, 1000), np.full(1000, 3, np.uint8))
-    driver.drain()
+    driver.holder.drain()
     assert path.read_bytes() == b"\3" * 1000
     driver.write(piece(1000, 8), np.arange(8, dtype=np.uint8))
     driver.close()
@@ -295,12 +275,12 @@ def test_of_what_was_tried_again_the_last_time_counts(mended: bool, tmp_path: Pa
     system.error = 0 if mended else errno.EIO
     driver.end_flush()
     if mended:
-        driver.drain()
+        driver.holder.drain()
     else:
         tried(2)
-    found = driver.failures()
+    found = driver.holder.failures()
     assert len(found) == (not mended)
     system.error = 0
-    driver.drain()
+    driver.holder.drain()
     driver.close()
     assert (tmp_path / "out" / "x").read_bytes() == b"\3" * 1000

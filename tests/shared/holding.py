@@ -6,6 +6,8 @@
 It shows whether what stands above it says where order matters: the writes between two calls of `order` reach the file
 in reverse. After each of them the file is what a killed process would leave.
 
+`HeldHeaders` holds headers over any driver, as a session of one rank does, and lets them follow.
+
 Knows: the driver protocol. Does not know: what is written. For one process, and for small files.
 """
 
@@ -19,7 +21,7 @@ import numpy as np
 from pnc_vol.errors import ClosedFileError, ReadOnlyError
 from pnc_vol.testing.driver_suite import Driver, Extents, Wrapper, extents_of
 
-__all__ = ["HoldingDriver"]
+__all__ = ["HeldHeaders", "HoldingDriver"]
 
 
 class HoldingDriver(Wrapper):
@@ -119,6 +121,39 @@ class HoldingDriver(Wrapper):
             raise ClosedFileError(f"The file {self.path!r} is closed")
         if writing and not self._writable:
             raise ReadOnlyError(f"The file {self.path!r} is open for reading")
+
+
+class HeldHeaders:
+    """The headers of the epochs of a driver, which begin the file."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver, self._ended = driver, 0
+        self._waiting: list[tuple[int, bytes, int]] = []
+
+    def flush(self, header: bytes, reach: int = 0) -> None:
+        """End an epoch, whose header is held."""
+        self._driver.holder.hold(0, header, reach)
+        self._driver.end_flush()
+        self._ended += 1
+        self._waiting.append((self._ended, header, reach))
+
+    def follow(self) -> None:
+        """Write the headers of epochs whose data are in the file; after an error the next call does it."""
+        epoch = self._driver.holder.synced_epoch()
+        while self._waiting and self._waiting[0][0] <= epoch:
+            _, header, reach = self._waiting[0]
+            self._driver.grow(reach)
+            (self._driver.holder.below or self._driver).write_one(header, 0)
+            self._waiting.pop(0)
+        self._driver.holder.release(epoch)
+
+    def close(self) -> None:
+        """Close the driver, after all that was flushed is in the file, or an error."""
+        try:
+            self._driver.holder.drain()
+            self.follow()
+        finally:
+            self._driver.close()
 
 
 def _refuse(extents: Extents, memory: Any) -> None:

@@ -169,9 +169,9 @@ if CACHED:
     really_close = CacheDriver.close
 
     def counted_close(self: CacheDriver) -> None:
-        if self._writable and not self._closed:
+        if self._writable and not self.holder.closed:
             cached["files"] += 1
-            cached["off"] += bool(self.trouble())
+            cached["off"] += bool(self.holder.trouble())
             cached["bytes"] += self.statistics()["cache.write_bytes"]
         really_close(self)
 
