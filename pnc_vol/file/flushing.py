@@ -525,8 +525,8 @@ class _Set(_Target):
         if disk.before_header:
             # A log, and one that is replayed, recognizes by the header which definitions the set has.
             self.encoded = encode(self.layout.header, check=False)
-            for told in disk.before_header:
-                told(self.encoded)
+            for call in disk.before_header:
+                call(self.encoded)
 
         def write(*, pieces: int) -> Written:
             self.write_data(self.agreed._replace(runs=pieces, apart=files.holds_back))
