@@ -7,6 +7,8 @@ Rules
 1. Every job has a folder of its own (0700), named after the full path of the file and a random token, so that two
    jobs, or two files of one name, never use the same folder.
 2. A file of the folder is locked while its job runs: a folder without a locked file was left by a job that has ended.
+   The folder itself is locked while a rank makes its files there (`making`), and while what a job left is removed
+   (`tidying`): so nobody removes the files of a job that is about to lock them.
 3. A folder counts only if it is private: a real folder of this user, to which no other user may write. What others put
    under such a name is not read, and a warning says so.
 4. A note is not trusted: what it names counts only if its name is one that this very file's folders have.
@@ -17,12 +19,13 @@ Rules
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -41,6 +44,7 @@ __all__ = [
     "is_replaced",
     "join_folder",
     "make_folder",
+    "making",
     "mark_replaced",
     "missing_ranks",
     "name_of_folders",
@@ -51,6 +55,7 @@ __all__ = [
     "remove_folder",
     "stem_of",
     "tidy_note",
+    "tidying",
 ]
 
 _MOST_NOTES = 1 << 20
@@ -129,6 +134,60 @@ def _make(system: System, folder: str, advice: str) -> None:
         system.mkdir(folder, 0o700)
     except OSError as error:
         raise type(error)(error.errno, advice.format(error.strerror), os.path.dirname(folder)) from error
+
+
+@contextmanager
+def making(system: System, folder: str) -> Iterator[None]:
+    """Let no other process remove a folder, nor its files, in the block, which makes and locks files there.
+
+    Raises
+    ------
+    FileNotFoundError
+        One has removed it before.
+    """
+    fd = system.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for _ in range(_PATIENCE):
+            try:
+                # ranks of a job are there at the same time
+                system.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_NAP)
+                continue
+            except OSError:
+                pass  # the file system has no locks
+            break
+        opened, there = system.fstat(fd), system.lstat(folder)
+        if (opened.st_dev, opened.st_ino) != (there.st_dev, there.st_ino):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+        yield
+    finally:
+        system.close(fd)
+
+
+@contextmanager
+def tidying(system: System, folder: str, lock: str) -> Iterator[bool]:
+    """Yield whether the job of a folder is gone; if so, no job makes files there in the block.
+
+    lock : str, as in `is_alive`.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such folder any more.
+    """
+    fd = system.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        begins = False
+        try:
+            system.flock(fd)
+        except BlockingIOError:
+            begins = True
+        except OSError:
+            pass  # the file system has no locks
+        yield not (begins or is_alive(system, folder, lock))
+    finally:
+        system.close(fd)
 
 
 class FoldersOfJobs(NamedTuple):
@@ -299,7 +358,7 @@ def note_folders(system: System, note: str, lines: Sequence[str], *, durable: bo
 
     for line in lines:
         undo_if_interrupted(partial(forget_folder, system, note, line))
-    _change_note(system, note, lambda there: [*filter(is_there, there), *lines], durable=durable)
+    _change_note(system, note, lambda there: list(dict.fromkeys([*filter(is_there, there), *lines])), durable=durable)
 
 
 def notes_about(system: System, path: str, suffix: str) -> list[str]:

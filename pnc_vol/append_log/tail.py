@@ -12,6 +12,7 @@ Rules
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "lock_of_writer",
 ]
 
+_PATIENCE, _NAP = 200, 0.005
 _KEPT = 16
 """Windows of the largest size that are kept: opening one again takes a call for each page that is stored to."""
 
@@ -62,8 +64,16 @@ def lock_of_writer(system: System, path: str) -> int:
     the locks of what they show.
     """
     fd = system.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with suppress(OSError):
-        system.flock(fd)
+    for _ in range(_PATIENCE):
+        try:
+            system.flock(fd)
+        except BlockingIOError:
+            # somebody looks just now whether the writer lives
+            time.sleep(_NAP)
+            continue
+        except OSError:
+            pass  # the file system has no locks
+        break
     return fd
 
 

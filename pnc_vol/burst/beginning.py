@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from pnc_vol.append_log.private_folders import forget_folder, note_folders, stem_of
+from pnc_vol.append_log.private_folders import forget_folder, making, note_folders, stem_of
 from pnc_vol.append_log.records import Share
 from pnc_vol.burst.definition_writer import LoggedFile
 from pnc_vol.burst.folders import folder_for, join_log_folder, note_of, parent_of
@@ -58,9 +58,7 @@ def begin_log(context: StoreContext) -> LogStore:
 
     def make() -> tuple[bytes, bytes]:
         identity = identify(system, file.work, durable=options.burst_buf_sync != "none")
-        made = folder_for(system, path, parent_of(path, options))
-        _note(options, path, made)
-        return identity, os.fsencode(made)
+        return identity, os.fsencode(folder_for(system, path, parent_of(path, options)))
 
     file.identity, of_root = on_root(comm, "open log", make)
     first = os.fsdecode(of_root)
@@ -84,7 +82,7 @@ def begin_log(context: StoreContext) -> LogStore:
             size=comm.size,
             share=share,
         )
-        store = _store_in(system, folder, begin)
+        store = _store_in(system, folder, begin, partial(_note, options, path, folder) if comm.rank == 0 else None)
     except OSError as reason:
         error = _named(reason, folder)
     except Exception as reason:
@@ -112,17 +110,25 @@ def begin_log(context: StoreContext) -> LogStore:
 begin_log.trouble = _missing_folder  # type: ignore[attr-defined]
 
 
-def _store_in(system: System, folder: str, begin: Callable[[], LogStore]) -> LogStore:
+def _store_in(system: System, folder: str, begin: Callable[[], LogStore], note: Callable[[], None] | None) -> LogStore:
     """Return a store with its files in the job's folder, which is made if it is not there.
 
     An opening of the file by another job may take an empty folder for one that a kill left, and remove it.
+
+    note : callable, notes the folder beside the file, if this rank does so.
     """
-    for _ in range(2):
-        with suppress(FileNotFoundError):
+    tries = 3
+    while True:
+        tries -= 1
+        try:
             join_log_folder(system, folder)
-            return begin()
-    join_log_folder(system, folder)
-    return begin()
+            with making(system, folder):
+                if note is not None:
+                    note()
+                return begin()
+        except FileNotFoundError:
+            if not tries:
+                raise
 
 
 def _named(error: OSError, folder: str) -> OSError:

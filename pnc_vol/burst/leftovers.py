@@ -193,19 +193,20 @@ def _tidy(path: str, options: Options) -> None:
     """Remove logs that the note names, left by a kill between the last flush and the end, that hold nothing.
 
     And folders without a file, of jobs that were killed before they noted them, or after they took them out of the
-    note. A job that has just made its folder makes it again (`log.beginning`).
+    note. A job that has just made its folder makes it again (`burst.beginning`).
     """
     system = options.system
     notes = private_folders.notes_about(system, path, LOGS_NOTED)
     noted = {folder for note in notes for folder in private_folders.noted_folders(system, note)}
     for folder in _found(path, options).gone:
         # Another process may remove it at this time.
-        with suppress(FileNotFoundError):
-            if folder in noted and not sources.holds_posts(system, folder):
+        with suppress(FileNotFoundError), private_folders.tidying(system, folder, ".commit") as gone:
+            if gone and folder in noted and not sources.holds_posts(system, folder):
                 with suppress(OSError):
                     log_folders.remove_logs(system, path, folder)
-        with suppress(OSError):
-            system.rmdir(folder)
+            if gone:
+                with suppress(OSError):
+                    system.rmdir(folder)
     for note in notes:
         private_folders.tidy_note(system, note)
 

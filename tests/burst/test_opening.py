@@ -768,3 +768,76 @@ def test_a_closed_file_holds_no_descriptor(tmp_path: pathlib.Path) -> None:
         f.create_dataset("x", (0,), "i4")
         f.close()
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+class Met(HookedSystem):
+    """Lets another process do something after a call about names or locks, from that on that makes a log's folder."""
+
+    def __init__(self, at: int, meet: Callable[[], object]) -> None:
+        super().__init__()
+        self.at, self.meet, self.count = at, meet, 0
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = super().call(name, args, kwargs)
+        begun = self.count or (name == "mkdir" and "pncbb-" in os.path.basename(args[0]))
+        if begun and name in ("mkdir", "open", "flock", "rename", "unlink"):
+            self.count += 1
+            if self.count == self.at:
+                self.meet()
+        return found
+
+
+def test_an_opening_takes_no_log_that_is_being_made_for_one_of_a_killed_job(tmp_path: pathlib.Path) -> None:
+    """Another process opens the file, in vain, at any moment of the opening; then the job posts, and is killed."""
+    lost, at, reached = [], 0, True
+    while reached:
+        at += 1
+        path, logs = tmp_path / f"{at}.nc", tmp_path / str(at)
+        logs.mkdir()
+        pnc_vol.File(path, "w").close()
+        asked, answers = os.pipe(), os.pipe()
+
+        def other(
+            path: pathlib.Path = path, logs: pathlib.Path = logs, asks: int = asked[0], answer: int = answers[1]
+        ) -> None:
+            os.read(asks, 1)
+            warnings.simplefilter("ignore", PncVolWarning)
+            with contextlib.suppress(LockedError), open_logged(path, logs, "r+"):
+                pass
+            os.write(answer, b".")
+
+        child, told = forked(lambda _: other())
+
+        def meet(ask: int = asked[1], answered: int = answers[0]) -> None:
+            os.write(ask, b"?")
+            os.read(answered, 1)
+
+        system = Met(at, meet)
+
+        def work(f: Any, system: Met = system) -> None:
+            reached = system.count >= system.at
+            system.at = 0
+            f["x"] = np.arange(4)
+            os._exit(0 if reached else 3)
+
+        job, status = os.fork(), 0
+        if not job:
+            warnings.simplefilter("ignore", PncVolWarning)
+            try:
+                work(open_logged(path, logs, "r+", system=system))
+            finally:
+                os._exit(1)
+        status = os.waitstatus_to_exitcode(os.waitpid(job, 0)[1])
+        if status == 3:
+            meet()
+        os.waitpid(child, 0)
+        for fd in (*asked, *answers, told):
+            os.close(fd)
+        reached = status != 3
+        with contextlib.suppress(FileNotFoundError):
+            pnc_vol.replay(path)
+        with pnc_vol.File(path) as f:
+            if status not in (0, 3) or "x" not in f or f["x"][:].tolist() != [0, 1, 2, 3]:
+                lost.append(at)
+    assert at > 10
+    assert not lost, f"of {at} moments"
