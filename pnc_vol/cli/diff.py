@@ -186,7 +186,7 @@ class Comparison:
     def _implied(self, a: Any, b: Any) -> frozenset[str]:
         """Return ``_FillValue``, if it is in one file only and repeats the fill value that both datasets have."""
         name = "_FillValue"
-        if not hasattr(a, "fillvalue") or not hasattr(b, "fillvalue") or (name in a.attrs) == (name in b.attrs):
+        if (name in a.attrs) == (name in b.attrs) or not all(map(inspect_hdf5.has_fill, (a, b))):
             return frozenset()
         fills = [_normal(side.fillvalue) for side in (a, b)]
         stored = [_normal(side.attrs[name]) for side in (a, b) if name in side.attrs]

@@ -25,7 +25,7 @@ from pnc_vol.cli.show import safe
 from pnc_vol.errors import FULL, PncVolError
 from pnc_vol.system import REAL, exists, is_folder
 
-__all__ = ["FAILED", "TROUBLE", "WRITING", "each", "expected", "fail", "refuse_address"]
+__all__ = ["FAILED", "TROUBLE", "WRITING", "at_the_terminal", "each", "expected", "fail", "refuse_address"]
 
 TROUBLE = 2
 """Exit code: the question could not be answered."""
@@ -54,6 +54,8 @@ _OPTIONS = {
     "; mode 'w' or 'a' creates one": "; check the name",
     "strict=True": "--strict",
     "option format=": "--format ",
+    "use format='CDF-5'": "use --format CDF-5",
+    "; they read as the fill value (strict=True makes reading them an error)": "; they read as the fill value",
     "compression=": "--compression ",
     "locking=False opens it nevertheless": "HDF5_USE_FILE_LOCKING=FALSE opens it nevertheless",
 }
@@ -100,12 +102,17 @@ def fail(path: object, message: object, code: int = TROUBLE) -> NoReturn:
     SystemExit
         Always.
     """
-    line = " ".join(str(message).split()).removeprefix(f"{path}: ")
-    for word, option in _OPTIONS.items():
-        line = line.replace(word, option)
+    line = at_the_terminal(" ".join(str(message).split()).removeprefix(f"{path}: "))
     # Standard error may be unable to print all of Unicode; what it cannot is escaped by its own rules.
     print(f"pnc-vol: {safe(path)}: {safe(line)}", file=sys.stderr)
     raise SystemExit(code)
+
+
+def at_the_terminal(text: str) -> str:
+    """Return a message of the package with what it says to programs said to users of the command."""
+    for word, option in _OPTIONS.items():
+        text = text.replace(word, option)
+    return text
 
 
 def _reason(error: BaseException) -> str:

@@ -122,7 +122,7 @@ def _replay_arguments(parser: Parser) -> None:
         help="The NetCDF file of the job; with -o the name of a set of subfiles, or of one of them.",
     )  # fmt: skip
     parser.add_argument(
-        "logs", metavar="LOGS", nargs="*",
+        "logs", metavar="LOGS", nargs="*", default=[],
         help="Metadata logs (NAME.meta) or folders of them, which are kept; by default those that killed jobs left "
         "beside the file or noted there, which are removed afterwards.",
     )  # fmt: skip

@@ -6,7 +6,7 @@ Knows: groups, datasets, attributes. Does not know: which of the two formats it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -63,9 +63,20 @@ def _opened(file: str) -> Iterator[Any]:
     """Yield the object that is meant by ``FILE/PATH``."""
     path, inner = split(file)
     with expected(path, code=FAILED), on_disk(path) as there, open_either(there) as opened:
-        if inner and inner not in opened:
+        yield _found(opened, inner, path) if inner else opened["/"]
+
+
+def _found(file: Any, inner: str, path: str) -> Any:
+    """Return an object of a file, or fail: there is none, or a link that leads to nothing."""
+    try:
+        return file[inner]
+    except (KeyError, OSError):
+        link = None
+        with suppress(KeyError, OSError):
+            link = file.get(inner, getlink=True)
+        if not hasattr(link, "path"):
             fail(path, f"there is no object {inner!r}; see pnc-vol ls -r", FAILED)
-        yield opened[inner or "/"]
+        fail(path, f"{inner!r} is {link!r}, where nothing can be read; check that it is there", FAILED)
 
 
 def _as_json(file: str, *, recursive: bool) -> dict[str, Any]:

@@ -159,5 +159,5 @@ def _show_warning(
     if not any(each.__module__ == "pnc_vol.errors" for each in category.__mro__):
         text = warnings.formatwarning(message, category, filename, lineno, line)
     else:
-        text = f"pnc-vol: warning: {message}\n"
+        text = importlib.import_module("pnc_vol.cli.errors").at_the_terminal(f"pnc-vol: warning: {message}\n")
     print(text, end="", file=file or sys.stderr)

@@ -40,6 +40,7 @@ __all__ = [
     "chosen_fill",
     "dimension_number",
     "dimension_numbers",
+    "has_fill",
     "holds_characters",
     "identity",
     "identity_of",
@@ -197,6 +198,15 @@ def values(dataset: Any, selection: Any) -> Any:
     """Return a selection of a dataset, with the right numbers in rows of varying length."""
     found = dataset[selection]
     return with_rows(found, dataset.dtype, dataset.shape) if is_hdf5(dataset) else found
+
+
+def has_fill(obj: Any) -> bool:
+    """Return whether an object is a dataset with a fill value; h5py raises an error for one that was made without."""
+    if kind_of_object(obj) != "dataset" or not is_hdf5(obj):
+        return kind_of_object(obj) == "dataset"
+    import h5py
+
+    return bool(obj.id.get_create_plist().fill_value_defined() != h5py.h5d.FILL_VALUE_UNDEFINED)
 
 
 def chosen_fill(dataset: Any) -> Any:

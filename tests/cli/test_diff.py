@@ -191,3 +191,20 @@ def test_types_of_rows_references_and_arrays_are_told_apart(library, tmp_path, v
     for at in range(len(types)):
         for other in range(at):
             assert "/x: type " in verb("diff", tmp_path / str(at), tmp_path / str(other), code=1).out
+
+
+def test_a_dataset_without_a_fill_value_is_compared(tmp_path, verb):
+    """E3SM-IO writes such; h5py cannot, so the message in the header says that there is none."""
+    for name, value in (("a.h5", 1), ("b.h5", 2)):
+        with h5py.File(tmp_path / name, "w") as f:
+            f["x"] = np.full(3, value, "i4")
+            f["x"].attrs["_FillValue"] = np.int32(-9)
+        content = (tmp_path / name).read_bytes()
+        assert content.count(bytes([2, 2, 2, 1, 0, 0, 0, 0])) == 1
+        (tmp_path / name).write_bytes(content.replace(bytes([2, 2, 2, 1, 0, 0, 0, 0]), bytes([2, 2, 2, 0, 0, 0, 0, 0])))
+    with pnc_vol.File(tmp_path / "c.nc", "w") as f:
+        f["x"] = np.full(3, 1, "i4")
+    assert "3 of 3 values differ" in verb("diff", tmp_path / "a.h5", tmp_path / "b.h5", code=1).out
+    assert "/x@_FillValue: only in the first file" in verb("diff", tmp_path / "a.h5", tmp_path / "c.nc", code=1).out
+    verb("convert", "-q", tmp_path / "a.h5", tmp_path / "d.nc", code=0)
+    verb("diff", tmp_path / "a.h5", tmp_path / "d.nc", code=0)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -302,6 +303,16 @@ def test_short_h_alone_is_a_short_help(verb) -> None:
     assert verb(code=0).out == verb("--help", code=0).out
 
 
+@pytest.mark.parametrize("library", [h5py, pnc_vol])
+def test_ls_of_a_link_that_leads_to_nothing_names_where_it_leads(tmp_path: Path, verb: Any, library: Any) -> None:
+    with library.File(tmp_path / "a", "w") as f:
+        f["away"], f["soft"] = library.ExternalLink("none.h5", "/x"), library.SoftLink("/gone")
+    for name, where in (("away", '<ExternalLink to "/x" in file "none.h5"'), ("soft", '<SoftLink to "/gone">')):
+        told = verb("ls", tmp_path / "a" / name, code=1).err
+        assert told.endswith(f"a: '{name}' is {where}, where nothing can be read; check that it is there\n")
+        assert told.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -313,6 +324,7 @@ def test_short_h_alone_is_a_short_help(verb) -> None:
         (["repack", "a", "--var-align", "0"], "pnc-vol: repack: argument --var-align: 0 is below 1; see"),
         (["refs", "a"], "pnc-vol: refs: the following arguments are required: -o/--output; see"),
         (["view", "a", "--port", "70000"], "pnc-vol: --port: 70000 is no port"),
+        (["replay"], "pnc-vol: replay: the following arguments are required: FILE; see"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(verb, words: list[str], text: str) -> None:
@@ -508,6 +520,7 @@ def test_the_reference_has_every_verb() -> None:
         ("convert --compression zip a.nc c.h5", "--compression 'zip'"),
         ("convert --compression 12 a.nc c.h5", "--compression 12"),
         ("convert --format CDF-9 a.h5 c.nc", "--format 'CDF-9'"),
+        ("repack --format CDF-2 a.nc c.nc", "CDF-2 has no type int64; use --format CDF-5"),
         ("demo a.nc", "it is a file; name a directory"),
         ("doctor a.nc", "it is a file; name the directory"),
         ("run .", "pnc-vol: .: it is a directory; name a script in it"),
@@ -519,7 +532,7 @@ def test_the_reference_has_every_verb() -> None:
     ],
 )
 def test_mistakes_are_said_in_one_line_of_words_that_a_terminal_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, text: str
+    tmp_path: Path, verb: Any, monkeypatch: pytest.MonkeyPatch, words: str, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("a.nc", "b.nc"):
@@ -529,11 +542,8 @@ def test_mistakes_are_said_in_one_line_of_words_that_a_terminal_has(
     with h5py.File("a.h5", "w") as f:
         f["x"] = [1]
     there = sorted(os.listdir())
-    done = subprocess.run(
-        [sys.executable, "-m", "pnc_vol.cli", *words.split()], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert text in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert not [word for word in ("overwrite=", "mode '", "[Errno", "Traceback", "compression=") if word in done.stderr]
+    told = verb(*words.split(), code=2).err
+    assert text in told
+    assert told.count("\n") == 1
+    assert not [word for word in ("overwrite=", "mode '", "[Errno", "Traceback", "compression=") if word in told]
     assert sorted(os.listdir()) == there
