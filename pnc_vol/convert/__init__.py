@@ -6,13 +6,12 @@
 `transfer`          the objects of one open file copied into another, with `copied_values`: their values
 `references`        references of one file as references of the other
 `inspect_hdf5`      questions about objects of h5py or of ours
-`space`             the size that a file declares, against what it holds and what there is room for
+`space`             the size that a file declares, against what it holds and what there is room for; its first bytes
 `report`            what a conversion reports
 `link`              ``link``: an HDF5 file that shows the values of a NetCDF file, with `link_state`: is it stale
 `zarr_refs`         references to chunks of a NetCDF file, for zarr
 `map_files`         E3SM-IO's decomposition maps, read on one rank and dealt to all
 `checking`          ``check``: a file against the format, its own markers, and the programs that read it
-`header_bytes`      the first bytes of a file, as many as their reader asks for
 `repack`            ``repack``: a file without unused space; datasets with values elsewhere made ordinary ones
 `new_files`         a new file takes its name when it is whole
 ==================  =============================================================================

@@ -218,7 +218,7 @@ class _Linked(Transfer):
             return
         self.ledger.datasets += 1
         if node.parts:
-            self.references.note(source, made.name)
+            self.values.references.note(source, made.name)
         else:
             self.note(path, source, made)
         self.attributes(source, made)

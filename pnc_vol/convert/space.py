@@ -9,19 +9,20 @@ Rules
 2. A file is sparse if what it declares besides the stored values is above `LEAST` bytes and above `TIMES` the size of
    the file. A file of which little was written yet is sparse, too, so the user may allow it.
 3. What does not fit the free space is refused before the first byte is written.
+4. Of a file whose header alone is looked at, only so many bytes are read as its reader asks for (`with_bytes`).
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pnc_vol.disk.existing import open_existing
-from pnc_vol.errors import LimitError, NotCDFError
+from pnc_vol.errors import LimitError, NeedBytes, NotCDFError
 from pnc_vol.file.file_sets import files_of
 from pnc_vol.format.check import short_data
 from pnc_vol.format.model import Header, inner_sizes, record_vars
@@ -40,7 +41,10 @@ __all__ = [
     "refuse_full",
     "refuse_sparse",
     "refuse_wide",
+    "with_bytes",
 ]
+
+T = TypeVar("T")
 
 # Both are arbitrary: no limit tells a harmful file from an honest one of which little was written. So there is no other
 # rule than that the user may allow it.
@@ -206,3 +210,27 @@ def refuse_wide(source: str, path: str, nbytes: int, held: int, *, allowed: bool
             field=path,
             value=nbytes,
         )
+
+
+def with_bytes(read: Callable[[bytearray, int], int], nbytes: int, ask: Callable[..., T]) -> T:
+    """Return the result of `ask` for the first bytes of a file; it is given more until it does not raise `NeedBytes`.
+
+    Parameters
+    ----------
+    read : callable
+        Reads into a buffer, from an offset on; the number of bytes.
+    nbytes : int
+        Of the file.
+    ask : callable
+        ``ask(data, file_size=...)``, as `format.decode.decode` and `format.check.check` are.
+    """
+    wanted = min(nbytes, 1 << 16)
+    while True:
+        data = bytearray(wanted)
+        got = read(data, 0)
+        try:
+            return ask(memoryview(data)[:got], file_size=nbytes)
+        except NeedBytes as more:
+            if got < wanted:
+                raise OSError(errno.EIO, "the file became shorter while it was read; try again") from None
+            wanted = more.nbytes

@@ -54,7 +54,7 @@ class Transfer:
     def __init__(self, values: CopiedValues, *, storage: dict[str, Any], follow_external: bool = False) -> None:
         self.source, self.target, self.ledger = values.source, values.target, values.ledger
         self.follow_external = follow_external
-        self.values, self.references = values, values.references
+        self.values = values
         self.later: list[tuple[Any, Any]] = []
         """Objects, of the source and of the target, whose attributes hold references."""
         self.to_netcdf = values.to_netcdf
@@ -94,7 +94,7 @@ class Transfer:
 
     def define(self) -> None:
         """Define all, without values."""
-        self.references.note(self.source["/"], "/")
+        self.values.references.note(self.source["/"], "/")
         self.attributes(self.source, self.target)
         self.group(self.source, self.target)
         for source, target in self.later:
@@ -160,12 +160,12 @@ class Transfer:
         except (*REFUSALS, OSError, RuntimeError) as error:
             self.ledger.lose(path, "named type", error)
             return
-        self.references.note(member, path)
+        self.values.references.note(member, path)
         self.attributes(member, target[name])
 
     def member(self, path: str, name: str, kind: str, member: Any, target: Any) -> None:
         """Define one member of a group."""
-        first = self.references.place_of(member) if inspect_hdf5.names_of(member) > 1 else None
+        first = self.values.references.place_of(member) if inspect_hdf5.names_of(member) > 1 else None
         if first is not None:
             self.second_name(path, name, target, first)
             return
@@ -176,7 +176,7 @@ class Transfer:
                 self.ledger.lose(path, "group and all in it", error)
                 return
             self.ledger.groups += 1
-            self.references.note(member, made.name)
+            self.values.references.note(member, made.name)
             self.attributes(member, made)
             self.group(member, made)
         elif kind == "dataset":
@@ -197,7 +197,7 @@ class Transfer:
             return
         try:
             gone = "" if self.to_netcdf or not source.is_virtual else missing(source.id)
-            dtype = self.references.dtype(inspect_hdf5.storable_dtype(source))
+            dtype = self.values.references.dtype(inspect_hdf5.storable_dtype(source))
             made = target.create_dataset(self.name(path, name, source), **self.definition(path, source, dtype))
         except (*REFUSALS, SourceError) as error:
             self.ledger.lose(path, "dataset", error)
@@ -221,7 +221,7 @@ class Transfer:
         """Say which dataset of the target was made for one of the source."""
         self.copied.append(path)
         self.values.places[path] = made.name
-        self.references.note(source, made.name)
+        self.values.references.note(source, made.name)
         if not self.to_netcdf or of_scales(source):
             self.scaled.append(path)
 
@@ -293,13 +293,13 @@ class Transfer:
         self, target: Any, name: str, where: str, value: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]
     ) -> None:
         """Give an object of the target an attribute."""
-        own = self.references.dtype(dtype)
+        own = self.values.references.dtype(dtype)
         if shape is None:
             target.attrs.create(name, self.empty(own))
             return
         if inspect_hdf5.refers(dtype):
             with self.values.noted(where):
-                value = self.references.values(value, dtype, shape)
+                value = self.values.references.values(value, dtype, shape)
         if self.to_netcdf:
             target.attrs.create(name, value, shape=shape, dtype=own)
         else:
@@ -334,7 +334,7 @@ class Transfer:
                     continue
                 try:
                     # by whatever name it is attached
-                    place = self.values.places.get(scale) or self.references.place_of(self.source[scale])
+                    place = self.values.places.get(scale) or self.values.references.place_of(self.source[scale])
                     target.dims[axis].attach_scale(self.target[place or scale])
                 except (*REFUSALS, KeyError, RuntimeError) as error:
                     self.ledger.lose(path, f"scale {scale} of axis {axis}", error)

@@ -23,14 +23,14 @@ import ranks
 import run
 import troubled_ranks  # noqa: F401
 from events import Tally
-from options import OPTIONS, Config, covering, load_plugins, random_config, ranks_options
+from options import OPTIONS, Config, covering, load_plugins, ranks_options
 from shrink import kind_of, script, shrunk
 
 import pnc_vol
 
 
 def configs(args: argparse.Namespace, fixed: Config) -> Iterator[Config]:
-    """Covering arrays, one after another, each drawn anew; or any configurations."""
+    """Covering arrays, one after another, each drawn anew."""
     chance, table = random.Random(f"configurations {args.seed}"), OPTIONS
     if args.event.startswith("rank"):
         table = ranks_options((2, 3, 4), (1, 2, 3), mpi=False)
@@ -39,9 +39,6 @@ def configs(args: argparse.Namespace, fixed: Config) -> Iterator[Config]:
     elif args.event == "mpi":
         size, nodes = ranks.launched()
         table = ranks_options((size,), (nodes,), mpi=True)
-    if args.any:
-        while True:
-            yield random_config(chance, table, fixed)
     while True:
         yield from covering(3 if args.triples else 2, chance, table, fixed)
 
@@ -53,7 +50,6 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--seed", default="1", help="of all programs (1)")
     parser.add_argument("--event", default="nothing", choices=sorted(ranks.EVENTS), help="nothing, ...")
     parser.add_argument("--triples", action="store_true", help="all triples of options instead of all pairs")
-    parser.add_argument("--any", action="store_true", help="configurations at random instead of all pairs")
     parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE", help="one value for an option")
     parser.add_argument("--states", type=int, default=30, help="moments of one program at which an event happens (30)")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many seconds")
@@ -108,7 +104,7 @@ def tell(seed: str, told: str, text: str, args: argparse.Namespace, *, quiet: bo
     """Print a failure, and keep its script."""
     number = seed.rpartition(":")[2]
     again = f"python tests/engine --event {args.event} --seed {args.seed} --first {number} --programs 1"
-    again += " --triples" * args.triples + " --any" * args.any + "".join(f" --set {one}" for one in args.set)
+    again += " --triples" * args.triples + "".join(f" --set {one}" for one in args.set)
     again += f" --states {args.states}"
     print(f"--- {again}\n{told[: 3 * WIDTH]}", flush=True)
     if args.found:

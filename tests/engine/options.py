@@ -229,15 +229,6 @@ def covering(
         yield best[1]
 
 
-def random_config(chance: random.Random, table: dict[str, Option] = OPTIONS, fixed: Config | None = None) -> Config:
-    """Any configuration; each option is ordinary in half of the draws."""
-    drawn = {
-        name: option.values[0] if chance.random() < 0.5 else chance.choice(option.values)
-        for name, option in table.items()
-    }
-    return normal(drawn | (fixed or {}), table)
-
-
 # --------------------------------------------------------------------------------------- arguments of File
 
 
