@@ -170,7 +170,7 @@ SWEEPS = {
     "tests/mpi/test_blob_life.py::test_what_is_written": 2,
     "tests/mpi/test_cache.py::test_trouble": 3,
     "tests/mpi/test_logs.py::test_a_kill_while_a_log_is_begun_anew": 0,
-    "tests/mpi/test_steps.py": 4,
+    "tests/mpi/test_steps.py::test_some_calls": 4,
     "tests/cache/test_left_caches.py": 2,
     "tests/burst/test_unpublished.py::test_a_log_is_found": 4,
     "tests/testing/test_crash.py::test_every_state": 3,

@@ -182,6 +182,14 @@ def complete_all(session: Session, operation: str) -> None:
             complete_together(session, Weight(*most))
 
 
+def _read_together(session: Session, extents: Extents, memory: npt.NDArray[np.uint8], *, way: str) -> int:
+    """Read in the way that all ranks agreed on, when all of them are ready (collective)."""
+    if way == "collective":
+        # A call of MPI-IO has no time limit: the others would wait in it for a rank that has failed before.
+        session.comm.agree("posted reads")
+    return read_by_way(session, extents, memory, way=way)
+
+
 def complete_together(session: Session, most: Weight) -> None:
     """Fill the arrays of all posted reads of all ranks, before anything is written (collective).
 
@@ -197,7 +205,7 @@ def complete_together(session: Session, most: Weight) -> None:
         waiting = session.posted.reads
         reads = [] if waiting is None else [read for read in waiting.single().values() if read.status != "done"]
         try:
-            _complete_by(session, reads, partial(read_by_way, way=way))
+            _complete_by(session, reads, partial(_read_together, way=way))
         except OSError as error:
             for posted in reads:
                 posted.become("failed", error)
