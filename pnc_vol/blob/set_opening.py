@@ -85,21 +85,13 @@ def open_set(opening: Opening) -> Any:
     opened: list[Opening] = []
     members: list[Member] = []
     stale: list[str] = []
-    headers: list[Header] = []
-    descriptions: list[Described] = []
     try:
         with comm.errors_shared(), reported_to_all(comm):
             if created and comm.rank == 0:
                 stale = _stale_files(path, count, system)
-            for number in numbers:
-                # where there are more subfiles than ranks, each has one rank, and ranks have different numbers of them
-                group = serial() if count > comm.size else comm.group(number)
-                new = physical_header(Header(5), [], [], nblobs=group.size, nprocs=comm.size, subfiles=count)
-                # mode "x": another process may have made the file since rank 0 looked, and it must not be replaced
-                how = "r+" if not created else mode if mode == "w" else "x"
-                opened.append(_open_subfile(path, number, how, options, group, new))
-                if not created and group.rank == 0:
-                    check_maps(opened[-1].header, _size_of(opened[-1]), subfile_path(path, number))
+            # mode "x": another process may have made the file since rank 0 looked, and it must not be replaced
+            how = "r+" if not created else mode if mode == "w" else "x"
+            _open_subfiles(opened, path, numbers, count, how, options, comm)
         headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
         descriptions = described_all(path, headers)
         tree, canonical = canonical_of(path, headers, descriptions, options, warns=comm.rank == 0)
@@ -324,6 +316,19 @@ def _dealt_subfiles(options: Options, comm: Comm, count: int | None) -> tuple[Se
         nodes = comm.nodes()
         first = np.repeat(nodes.nodes, np.diff([*nodes.starts, size]))
     return [int(first[rank])], first.tolist()
+
+
+def _open_subfiles(
+    opened: list[Opening], path: str, numbers: Sequence[int], count: int, mode: str, options: Options, comm: Comm
+) -> None:
+    """Open the subfiles that this rank writes (collective); those that are open are in the list if one fails."""
+    for number in numbers:
+        # where there are more subfiles than ranks, each has one rank, and ranks have different numbers of them
+        group = serial() if count > comm.size else comm.group(number)
+        new = physical_header(Header(5), [], [], nblobs=group.size, nprocs=comm.size, subfiles=count)
+        opened.append(_open_subfile(path, number, mode, options, group, new))
+        if mode == "r+" and group.rank == 0:
+            check_maps(opened[-1].header, _size_of(opened[-1]), subfile_path(path, number))
 
 
 def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm, new: Header) -> Opening:

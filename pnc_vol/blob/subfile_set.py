@@ -250,9 +250,8 @@ class SubfileSet(FileSet):
         """Bring headers and data to the subfiles (collective); see `Session.flush`."""
         if self._names_held:
             self.drain("flush drain")
-        layout = session.disk.layout
+        layout, nodes = session.disk.layout, session.defs.tree.datasets
         assert isinstance(layout, BlobLayout)
-        nodes = session.defs.tree.datasets
         canonical, uids = layout.header, layout.uids
         new = self._agree_on_maps(session, layout, batches)
         decided = self._decided
@@ -276,7 +275,6 @@ class SubfileSet(FileSet):
             if not (unnamed or renames):
                 member.session.disk.publish_at_flush()
         done: list[Written] = []
-
         data = partial(self._data, layout, uids, new, write, done)
 
         def others(step: Callable[[], None] = data) -> None:

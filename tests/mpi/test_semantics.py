@@ -19,8 +19,7 @@ def test_what_ranks_may_do_and_see(tmp_path: Path, nprocs: int) -> None:
 
 
 def test_every_kind_of_element_comes_back_and_a_log_changes_no_byte(tmp_path: Path) -> None:
-    for name, hint in (("plain", ""), ("log", "nc_burst_buf=enable")):
-        kinds = PROGRAM.with_name("ranks_blob_kinds.py")
-        told = run_mpi(3, kinds, tmp_path / name, "canonical", env={"PNC_VOL_HINTS": hint}).stdout
-        assert told.count("all kinds") == 3
-    assert (tmp_path / "plain").read_bytes() == (tmp_path / "log").read_bytes()
+    told = run_mpi(3, PROGRAM.with_name("ranks_blob_kinds.py"), tmp_path, "canonical", "log").stdout
+    for layout in ("canonical", "log"):
+        assert told.count(f"all kinds of {layout}") == 3
+    assert (tmp_path / "canonical").read_bytes() == (tmp_path / "log").read_bytes()
