@@ -552,7 +552,7 @@ class SubfileSet(FileSet):
         (replaces,), _ = self.comm.agree("close replaces", (bool(self.naming.stale) or _replaces(disk.location),))
         assert disk.location is not None
         # The NetCDF file stays locked and open until all HDF5 files have their names.
-        held, mine = disk.location.held, disk.location.key
+        held, key = disk.location.held, disk.location.key
         options = member.session.options._replace(driver=self.driver.spec)
         made: list[tuple[Location, Driver]] = []
         orderly = True
@@ -563,7 +563,7 @@ class SubfileSet(FileSet):
                     self.comm.agree("close drained")
                 made.append(open_copy(disk.location, options, group))
                 location, driver = made[0]
-                location.held, location.kept_as = held.without(mine), ""
+                location.held, location.kept_as = held.without(key), ""
                 wrap(disk.driver, disk.layout.header, driver, group, system, disk.location.work)
                 if durable or replaces:
                     # A file that replaces another one is synced first: after a power failure one of the two is whole.
