@@ -35,10 +35,10 @@ from pnc_vol.layout.base import SHIFT, ElementMap, Layout, Place
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.mapping.tree import Tree
 
-__all__ = ["BlobFiles", "BlobLayout", "Form", "Hdf5BlobLayout", "NetcdfForm", "SubfileLayout"]
+__all__ = ["BlobFiles", "BlobLayout", "Hdf5BlobLayout", "NetcdfForm", "SubfileLayout", "SubfilesForm"]
 
 
-class Form(Protocol):
+class SubfilesForm(Protocol):
     """How the subfiles of a set hold the same content: as NetCDF files (`NetcdfForm`), or in HDF5 files (`hdf5.form`).
 
     headers : list of Header, of each subfile.
@@ -132,7 +132,7 @@ class BlobFiles:
 
     Attributes
     ----------
-    form : Form or None, of the subfiles, with begins; None before the first header is known.
+    form : SubfilesForm or None, of the subfiles, with begins; None before the first header is known.
     uids : tuple of int, the dataset of each canonical variable in the headers.
     assigned : dict of uid to int, the number of the map of each of them, from 1; 0: not partitioned.
     supplements : dict of uid to int, the variable of subfile 0 that is the supplement.
@@ -144,7 +144,7 @@ class BlobFiles:
 
     def __init__(self, index_of: Callable[[int], ElementIndex], nprocs: int) -> None:
         self._index_of, self.nprocs = index_of, nprocs
-        self.form: Form | None = None
+        self.form: SubfilesForm | None = None
         self.uids: tuple[int, ...] = ()
         self.assigned: dict[int, int] = {}
         self.supplements: dict[int, int] = {}
@@ -158,12 +158,12 @@ class BlobFiles:
         return () if self.form is None else self.form.headers
 
     @property
-    def known_form(self) -> Form:
+    def known_form(self) -> SubfilesForm:
         """The form, once it is known."""
         assert self.form is not None
         return self.form
 
-    def use(self, form: Form, uids: tuple[int, ...], supplements: dict[int, int]) -> None:
+    def use(self, form: SubfilesForm, uids: tuple[int, ...], supplements: dict[int, int]) -> None:
         """Take over what the subfiles are now."""
         self.form, self.uids, self.supplements = form, uids, supplements
 

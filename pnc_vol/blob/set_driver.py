@@ -73,7 +73,7 @@ class SetDriver(Driver):
         self.direct: list[Ranges] | None = None
         """The addresses that this rank wrote in subfiles of others in the last flush; None: it is of no use."""
         self.over: Callable[[int, Driver], Driver] = lambda number, driver: driver
-        """Puts a driver of elements over that of a subfile; see `layout.Form`."""
+        """Puts a driver of elements over that of a subfile; see `layout.SubfilesForm`."""
 
     def moved(self, number: int, *names: str) -> None:
         """The ranks of a subfile write to the file of the first of these names now, which it may give up for the next.

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from pnc_vol.blob.hdf5.subfile import Hdf5Form, Hdf5Subfile, read_subfile
 from pnc_vol.blob.header import Before, Described, Kept, described
-from pnc_vol.blob.layout import Form, NetcdfForm, without_begins
+from pnc_vol.blob.layout import NetcdfForm, SubfilesForm, without_begins
 from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap
 from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.physical_definitions import PhysicalDefinitions, PhysicalVariable
@@ -209,7 +209,7 @@ def read_headers(
 
 def read_set(
     path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None, *, hdf5: bool
-) -> tuple[Form, list[Described], list[Standing]]:
+) -> tuple[SubfilesForm, list[Described], list[Standing]]:
     """Read what all subfiles of a read-only set say, and compare it (collective); parameters as of `read_headers`.
 
     hdf5 : bool, they are HDF5 files.
@@ -219,7 +219,7 @@ def read_set(
     FormatError
         They do not belong together.
     """
-    form: Form
+    form: SubfilesForm
     if hdf5:
         subfiles, files = _read_hdf5(path, options, comm, location)
     else:

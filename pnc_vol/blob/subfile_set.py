@@ -34,7 +34,7 @@ import numpy as np
 from pnc_vol.blob.hdf5.envelope import wrap
 from pnc_vol.blob.header import Described, physical_header
 from pnc_vol.blob.index import ElementIndex, index_of
-from pnc_vol.blob.layout import BlobFiles, BlobLayout, Form, Hdf5BlobLayout, NetcdfForm
+from pnc_vol.blob.layout import BlobFiles, BlobLayout, Hdf5BlobLayout, NetcdfForm, SubfilesForm
 from pnc_vol.blob.map_agreement import Agreed, MapAgreement
 from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap
 from pnc_vol.blob.physical_definitions import Member
@@ -147,7 +147,7 @@ class SubfileSet(FileSet):
         """Whether the subfiles have their headers and their names."""
         return bool(self.files.headers) and all(member.session.disk.named for member in self.members)
 
-    def take(self, form: Form, descriptions: Sequence[Described], uids: tuple[int, ...]) -> None:
+    def take(self, form: SubfilesForm, descriptions: Sequence[Described], uids: tuple[int, ...]) -> None:
         """Take over what the subfiles say.
 
         uids : tuple of int, the datasets, in the order of the variables of subfile 0.
