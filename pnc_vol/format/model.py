@@ -141,7 +141,7 @@ class HeaderFacts:
 class Header:
     """A whole header; it is never changed once it is made. Facts count neither for equality nor for the hash.
 
-    Not a dataclass: to make the methods of one takes a tenth of the time in which the package is loaded.
+    Not a dataclass, as the nodes of `mapping.tree` are none: each start of a program would pay for it.
 
     version : int, 1, 2 or 5 (CDF-1, CDF-2, CDF-5).
     numrecs : int, records that the file holds.

@@ -7,8 +7,7 @@ Rules
 -----
 1. A node is reached from its parent's `children`; `path` is derived, never stored.
 2. `Tree.datasets` keeps creation order: that is the order of the variables in the header.
-3. The classes of nodes are no dataclasses: to make the methods of these took a quarter of the time in which all that a
-   script of one dataset needs is loaded.
+3. The classes of nodes are no dataclasses: to make the methods of these costs each start of a program milliseconds.
 4. Code that changes anything calls `Tree.touch()`, or `touch_attributes()` or `touch_records()` if nothing
    else of one object changed: the next flush compares `version` with what it wrote.
 """
