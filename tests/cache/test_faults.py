@@ -85,6 +85,7 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
     for each in folder.values():
         each.mkdir()
     path, fail_at, reached, seen, replayed = str(folder["file"] / "x"), 0, True, 0, 0
+    again = 5 if where == "file" and "coherent" not in options else 0
     while reached and fail_at < 150:
         fail_at += 1
         Path(path).write_bytes(b"")
@@ -114,6 +115,9 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
             assert re.search(where_and_how, at_close)
             replayed += bool(pnc_vol.replay(path, kept).headers)
         reached = system.fired
+        if not reached and not replayed and again:
+            # Threads make more or fewer calls each time: the one that writes the last header was passed over.
+            again, fail_at, reached = again - 1, max(fail_at - 8, 0), True
         assert Path(path).read_bytes() == bytes(model.content), (fail_at, system.fired)
         if where == "cache" and reached:
             assert not told or all(error.errno == number for error in told)
