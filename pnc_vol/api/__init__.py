@@ -13,7 +13,8 @@
 `attrs`              `AttributeManager`; `scale_attrs`: the attributes that HDF5 keeps for dimension scales
 `dims`               labels and dimension scales of axes
 `objects`            what all objects have in common, `Datatype`, link classes; `mappings`: keys, values, visits
-`ids`                ``obj.id``; `storage_info`: its answers about type, space and creation properties
+`ids`                `Handle`: one opening of a file: is it open, may it write; ``obj.id``; `storage_info`: its answers
+                     about type, space and creation properties
 `display`            what notebooks show of objects, and ``tree``
 `module`             is_hdf5, get_config, version
 `virtual`            VirtualLayout, and datasets whose data live elsewhere: `virtual_data` (with their id), `raw_files`

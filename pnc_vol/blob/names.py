@@ -1,6 +1,7 @@
 """The subfiles of a set are named after it: ``out.nc.0000``, ``out.nc.0001``, ... make up the set ``out.nc``.
 
-Knows: names, a system. Does not know: what is in the files. No other module makes or reads such a name.
+Knows: names, a system. Does not know: what is in the files. No other module makes such a name, and only
+`burst.recovery.ownership` reads one: of a set that had not got its name.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ Knows: dataset nodes, JSON. Does not know: files, entries.
 
 A definition is a line: CRC-32 of the rest in hexadecimal, a blank, JSON. See ``docs/reference/log-format.md``.
 
-A dataset is defined because something is posted to it. Other changes of definitions (attributes, deletions) are not in
-a log: they would need an order among the ranks, which only a flush makes.
+A dataset is defined because something is posted to it. If it is deleted, a line says so: what was posted to it is not
+replayed. Other changes of definitions (attributes) are not in a log: they would need an order among the ranks, which
+only a flush makes.
 """
 
 from __future__ import annotations

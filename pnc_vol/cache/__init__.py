@@ -8,12 +8,12 @@
 `files`              the cache file, sparse, with the offsets of the global file; how its bytes get there
 `extent_log`         the log beside it: which extents are to be carried, and the headers that are held back
 `queues`             the three queues, epochs, and what follows when an epoch is released
-`sync_threads`       the threads that empty them, and what becomes of their errors
+`sync_threads`       the threads that empty them: when they begin, and what becomes of their errors
 `overlay`            a read: what is held on this node, also by other ranks, laid over what the file has
 `locks`              coherent mode: byte-range locks on what is not in the global file yet
 `watch`              counts, seconds, and the observers of phases
 `folders`            finds the caches of a file; refuses those that must not be carried to it
-`recovery`           carries what the caches of killed jobs hold to their file
+`recovery`           carries what the caches of killed jobs hold to their file, headers with a journal
 ===================  ================================================================================================
 
 A plug-in: nothing of the core imports it (`pnc_vol.plugins`).

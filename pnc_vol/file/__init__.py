@@ -7,17 +7,17 @@
 `session`               the thin session: the parts, the lock, the ranks; what is on disk is in `disk`
 ----------------------  ----------------------------------------------------------------------------
 `opening`               the record of one opening, which steps fill from top to bottom; the table of its states
-`joining`               the steps of an opening on all ranks, up to the session; or a session that is open
+`joining`               the steps of an opening on all ranks, up to a new session or to one that is open already
 `finding`               what rank 0 does at an opening: join, open or create
 `registry`              which files this process has open, whether an opening joins one, and files that nobody closed
 `file_sets`             plug-ins that find and open files which consist of several files
 `leftovers`             what plug-ins do about what an earlier job left of a file
-`combinations`          which options do not go together
-`parting`               how ranks that left a file part: what was flushed follows to it
-`deferred`              files that are closed later than their users closed them; times of all files
+`combinations`          which options exclude each other
+`parting`               ranks leave a file that could not be closed together: what was flushed follows to it
+`deferred`              deferred close: files that are closed later than their users closed them; times of all files
 `driver_stack`          the stack of drivers of a file, a copy or a temporary file
 ----------------------  ----------------------------------------------------------------------------
-`post`                  posting writes
+`post`                  posting writes: copied, left in the user's array (large `iput`), or in parts past the queue
 `reads/`                reading, with this rank's own posts laid over
 `resizing`              datasets that get another shape
 ----------------------  ----------------------------------------------------------------------------

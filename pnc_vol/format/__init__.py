@@ -8,7 +8,7 @@ Knows: the format. Does not know: files, MPI, threads, HDF5.
 `source`   the primitives of decoding: bounds, errors, counts, names
 `decode`   bytes to a header
 `rules`    what fields mean to each other and to the size of the file
-`limits`   what each version can hold; which names are legal
+`limits`   what may be written in each version, legal names; what a reader takes is in `model`
 `encode`   a header to bytes, from those of the header before where that is possible
 `placing`  where variables begin; which bytes move where when definitions change
 `check`    whether a file is valid: findings with offsets

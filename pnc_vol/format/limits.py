@@ -1,7 +1,7 @@
 """This module knows what each version of the format can hold.
 
 Knows: the limits of CDF-1, CDF-2 and CDF-5 as writers must keep them, and how to say which version would do. Does not
-know: bytes. Readers are more tolerant: see `decode`.
+know: bytes. Readers are more tolerant: their limits are in `model`.
 
 Source: NetCDF classic format specification; the limits that PnetCDF enforces.
 """

@@ -6,8 +6,8 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `tree`                the objects in memory: groups, datasets, scales; datasets that are made when somebody asks
 `tree_refresh`        a tree takes over what a newly read one says; objects that users hold stay the same
 `links`               soft, external and second hard links; named types
-`flatten`             from a tree to a header, or from the header before and what changed since
-`unflatten`           from a header to a tree
+`flatten`             from a tree to a header with its markers, or from the header before and what changed since
+`unflatten`           from a header to a tree, by its markers (`pnc_vol_hdf5`)
 `names`               paths and attribute names as names of NetCDF, and back; the reserved attribute with JSON text
 `dimensions`          which dimension each axis of a dataset has; those that a program names
 `dtypes`              h5py's special types, references; which NetCDF type and hidden dimensions an element has

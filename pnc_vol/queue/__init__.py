@@ -2,7 +2,7 @@
 
 ===================  =============================================================================
 `request`            the handle that a user holds on to
-`batches`            posted rows with their bytes: what a flush writes
+`batches`            posted rows with their bytes (in an arena, a spill file, the user's array): what a flush writes
 `stores`             where bytes are kept: the protocol of a store, its rows in order, the register of names
 `memory`             the memory store: one arena
 `spill`              the spill file: what memory does not hold

@@ -240,7 +240,7 @@ class Hdf5Subfile(NamedTuple):
 
 
 class Hdf5Form:
-    """See `layout.SubfilesForm`: in the file each blob is in one piece, so the parts of a variable are those of the blobs.
+    """See `layout.SubfilesForm`: each blob is in one piece in the file, so each has a part of a variable.
 
     Parameters
     ----------

@@ -8,7 +8,8 @@ module           what it does
 `scan`           the recovery scan: which entries are committed, in which order they are replayed; those behind the
                  last commit record, which a kill left without one
 `entry_rows`     very many entries at once as rows of the queue, whose bytes stay in the log until they are written
-`redo`           finds or makes the dataset that each definition means, and posts the entries of all ranks again
+`redo`           finds or makes the dataset that each definition means, and posts the entries of all ranks again,
+                 but for those of deleted datasets
 `replay`         replays logs into a file: refusals, order of jobs, the report
 `printing`       a log as text
 ===============  =====================================================================================

@@ -4,11 +4,11 @@ Knows: selections, the layout in force, the queue, drivers. Does not know: how a
 
 ==================  ============================================================================================
 `fetch`             any read: file, fill values, posted writes
-`contiguous`        runs of numbers that lie in the file: single values, rows, columns, in few steps
+`contiguous`        numbers that are in the file, in few steps: values, rows, columns of up to 4 MiB
 `execute`           how all of these are carried out: looks at a mapped file, else calls, straight into the result
 `completing`        the completion of posted reads
 `gathered`          runs of variables that have a map: long ranges, put in order by an index of the map
-`hyperslabs`        regular selections with gaps: what lies between is read too where that is cheaper
+`hyperslabs`        regular selections with gaps, large columns too: what lies between is read where that is cheaper
 `stored_rows`       rows of varying length; what a header claims is compared with the file first
 `composite_values`  reads and writes of datasets that take several variables
 ==================  ============================================================================================
