@@ -21,14 +21,14 @@ PACKAGE = ROOT / "pnc_vol"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # The limits are what has been reached: they are lowered with the tree, and not raised.
-LONGEST_FUNCTION = 69
-LATE_IMPORTS = 136
+LONGEST_FUNCTION = 66
+LATE_IMPORTS = 112
 CYCLES_ACROSS_ROOMS = 0
 CYCLES = 0
 LARGE_CLASSES = 3  # the third is the record of an opening, a row of fields without methods that share them
 FLUSH_MOVES = 53  # 53 before a flush that changes the number of records alone copied no header
 FLUSH_CLIMBS = 2
-DEFINING_MOVES = 186  # 175 before headers were made from those before
+DEFINING_MOVES = 165
 POST_MOVES = 5
 READ_MOVES = 9
 OPENING_FILES = 56
