@@ -255,7 +255,7 @@ PATHLIB_METHODS = {
 #: Names of modules in `FILE_MODULES` that may be imported whole, as long as nothing else is taken from them.
 PURE_PARTS = {
     "shutil": {"which", "get_terminal_size"},
-    "fcntl": {"F_OFD_SETLK", "F_SETLK", "F_SETLKW", "F_RDLCK", "F_WRLCK", "F_UNLCK", "LOCK_UN"},
+    "fcntl": {"F_OFD_SETLK", "F_SETLK", "F_SETLKW", "F_RDLCK", "F_WRLCK", "F_UNLCK", "LOCK_UN", "LOCK_SH", "LOCK_NB"},
 }
 #: What starts other programs passes the environment on, and looks for them on PATH.
 STARTS_PROGRAMS = {"testing/mpi.py"}

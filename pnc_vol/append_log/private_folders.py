@@ -30,7 +30,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from pnc_vol.system import System, exists, is_unnamed, neighbour, undo_if_interrupted
+from pnc_vol.system import System, closing_if_it_fails, exists, is_unnamed, neighbour, undo_if_interrupted
 from pnc_vol.system.full_io import read_whole, write_all, write_whole
 
 __all__ = [
@@ -399,8 +399,8 @@ def forget_folder(system: System, note: str, folder: str, *, everywhere: bool = 
 
 def _change_note(system: System, note: str, change: Callable[[list[str]], list[str]], *, durable: bool) -> None:
     """Give a note other lines, while nobody else does."""
-    fd = -1
-    try:
+    # An interruption can come at the end, too: the lock must not stay with the traceback.
+    with closing_if_it_fails(system, alone=False):
         fd = _lock_note(system, note)
         before = _read_note(system, note)
         after = change(before)
@@ -411,7 +411,6 @@ def _change_note(system: System, note: str, change: Callable[[list[str]], list[s
                 if error.errno not in _READ_ONLY or len(after) >= len(before):
                     raise
                 _blank_note(system, note, after)
-    finally:
         if fd >= 0:
             system.close(fd)
 

@@ -222,6 +222,12 @@ class System:
         `drivers.block_copy`."""
         return _if_there("copy_file_range")(source, target, nbytes, source_offset, target_offset)  # type: ignore[no-any-return]
 
+    def next_data(self, fd: int, offset: int) -> int:
+        """Return where the next bytes begin that are in no hole; `OSError` with ENXIO if none follow."""
+        if not hasattr(os, "SEEK_DATA"):
+            raise OSError(errno.ENOTSUP, "this system does not say where holes are")
+        return os.lseek(fd, offset, os.SEEK_DATA)
+
     def stat(self, path: Path) -> os.stat_result:
         return os.stat(path)
 

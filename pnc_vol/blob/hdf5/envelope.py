@@ -73,7 +73,7 @@ def wrap(source: Driver, header: Header, target: Driver, group: Comm, system: Sy
     fd = system.open(work, os.O_RDONLY | os.O_CLOEXEC)
     try:
         for size, pieces in _pieces(header, says, parts, group.rank):
-            _copy(source, target, pieces._replace(place=pieces.place + begin), size, fd)
+            _copy(source, target, pieces._replace(place=pieces.place + begin), size, system, fd)
     finally:
         system.close(fd)
 
@@ -115,10 +115,10 @@ def _pieces(header: Header, says: Described, parts: BlobParts, blob: int) -> Ite
         place += int(length.sum())
 
 
-def _copy(source: Driver, target: Driver, pieces: Extents, size: int, fd: int) -> None:
+def _copy(source: Driver, target: Driver, pieces: Extents, size: int, system: System, fd: int) -> None:
     """Copy pieces of elements of one size; `fd` is the source."""
     for part in rounds(pieces, _BLOCK):
-        if _never_written(fd, part):
+        if _never_written(system, fd, part):
             continue
         block = np.empty(part.nbytes, np.uint8)
         if source.read(Extents(part.offset, part.length, before(part.length)), block) < block.nbytes:
@@ -128,10 +128,10 @@ def _copy(source: Driver, target: Driver, pieces: Extents, size: int, fd: int) -
         target.write(one_extent(int(part.place[0]), block.nbytes), block)
 
 
-def _never_written(fd: int, part: Extents) -> bool:
+def _never_written(system: System, fd: int, part: Extents) -> bool:
     """Return whether a file has nothing but a hole from the first to the last of these pieces."""
     try:
-        return os.lseek(fd, int(part.offset.min()), os.SEEK_DATA) >= int((part.offset + part.length).max())
+        return system.next_data(fd, int(part.offset.min())) >= int((part.offset + part.length).max())
     except OSError as error:
         # No more data follow; or the file system knows of no holes.
         return error.errno == errno.ENXIO

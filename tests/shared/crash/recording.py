@@ -45,7 +45,19 @@ RECORDED = frozenset(
 """Calls that `Recorder` follows."""
 
 UNCHANGING = frozenset(
-    {"pread_into", "preadv", "fstat", "stat", "lstat", "listdir", "flock", "fchown", "memory_file", "realpath"}
+    {
+        "pread_into",
+        "preadv",
+        "fstat",
+        "stat",
+        "lstat",
+        "listdir",
+        "flock",
+        "fchown",
+        "memory_file",
+        "realpath",
+        "next_data",
+    }
     | {"getpid", "getxattr", "listxattr", "record_lock", "name_of"}
 )
 """Calls that leave a tree as it is, as far as a `Disk` knows it. A test holds that every call is in one of the two."""
