@@ -219,7 +219,9 @@ class Epochs:
         """
         self._holder.note_elsewhere("")
         self._written = 0
-        self._release(self._ended)
+        # A flush that was interrupted behind its header left it in the present epoch: its data were drained, too.
+        interrupted = bool(self._headers) and self._headers[-1].epoch > self._ended
+        self._release(self._ended + interrupted)
 
     def stop_holding(self, trouble: str) -> None:
         """Hold nothing back from now on (collective): what a flush could not put into a log goes to the file.

@@ -25,6 +25,7 @@ from pnc_vol.cache.held_bytes import HeldBytes
 from pnc_vol.cache.local_store import LocalStore
 from pnc_vol.cache.wrapper import CacheDriver
 from pnc_vol.file import parting, registry
+from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
 from pnc_vol.file.header_update import write_header
 from pnc_vol.system import REAL, System
@@ -181,6 +182,38 @@ def test_an_interrupted_flush_is_completed_by_the_close(kind: str, publish: str,
             assert f.attrs["more"] == "x" * 3000
 
     sweep(counted, most, once)
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+@pytest.mark.parametrize("kind", ["cache", "coherent cache"])
+def test_a_header_that_was_held_when_the_memory_ended_is_in_the_file_after_the_close(
+    kind: str, deferred: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = options(kind, tmp_path / "nvm")
+    if deferred:
+        (tmp_path / "hints.json").write_text('{"Guardnames": "x.nc"}')
+        given["hints_file"] = str(tmp_path / "hints.json")
+    f = pnc_vol.File(tmp_path / "x.nc", "w", **given)
+    f.flush()
+    f["x"], f.attrs["more"] = np.arange(10), "x" * 3000
+    real, failed = Definitions.flushed, []
+
+    def flushed(defs: Definitions, header: Any) -> None:
+        """There is no memory, once, behind the step that holds the header."""
+        if not failed:
+            failed.append(header)
+            raise MemoryError
+        real(defs, header)
+
+    monkeypatch.setattr(Definitions, "flushed", flushed)
+    if not deferred:
+        with pytest.raises(MemoryError):
+            f.flush()
+    f.close()
+    pnc_vol.finalize()
+    assert failed
+    with pnc_vol.File(tmp_path / "x.nc") as f:
+        assert (f["x"][...].tolist(), f.attrs["more"]) == (list(range(10)), "x" * 3000)
 
 
 def test_a_header_of_an_interrupted_flush_is_not_recovered(tmp_path: Path) -> None:
