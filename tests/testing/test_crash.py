@@ -9,8 +9,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from crash import examining
 from crash.command import main, validator
 from crash.disk import Disk, FolderSynced, Labelled, Made, Mode, Renamed, Synced, Unnamed, Written
 from crash.examining import Broken, examine, examine_state, state, states_of
@@ -127,16 +129,35 @@ def test_a_durable_flush_that_does_not_sync_is_found(folder: str) -> None:
         examine(record(Scenario("lazy", program, three_ones), folder), "power", folder=folder, count=50)
 
 
-def test_a_file_that_cannot_be_opened_for_writing_is_not_validated(folder: str) -> None:
+def test_a_file_that_cannot_be_opened_for_writing_is_not_validated(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It waits for caches that are not there: what stands behind its data is cut when it is written again."""
+    gone_on: list[bool] = []
 
     def validator(path: str) -> None:
         raise Broken(path)
 
+    def go_on(look: Any, system: Any, torn: bool) -> bool:
+        gone_on.append(real(look, system, torn))
+        return gone_on[-1]
+
+    real = examining._Look.go_on
+    monkeypatch.setattr(examining._Look, "go_on", go_on)
     name = "cache, named at the close: append, fewer records, long attribute, append, ragged"
     recording = record(SCENARIOS[name], folder)
-    found = state(recording, "power", 8, seed=4711)
-    examine_state(recording, "power", found, 8, folder=folder, seed=4711, validator=validator)
+    for number in range(1, 100):
+        gone_on.clear()
+        broken = False
+        try:
+            found = state(recording, "power", number, seed=4711)
+            examine_state(recording, "power", found, number, folder=folder, seed=4711, validator=validator)
+        except Broken:
+            broken = True
+        assert broken == any(gone_on), number
+        if gone_on == [False]:
+            break
+    assert gone_on == [False], "no state waits for caches"
     *_, (_, complete) = states_of(recording, "kill", count=4)
     with pytest.raises(Broken):
         examine_state(recording, "kill", complete, 1, folder=folder, validator=validator)
