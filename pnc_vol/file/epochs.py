@@ -109,7 +109,7 @@ class Epochs:
     def _holder(self) -> Holder:
         """That of the driver in use; a new layout has another one, which counts its epochs from 1."""
         if self._disk.driver is not self._known:
-            self._known, self._ended, self._written = self._disk.driver, 0, 0
+            self._known, self._ended, self._written, self._in_file = self._disk.driver, 0, 0, b""
         return self._known.holder
 
     # ------------------------------------------------------------------------------- at an agreement
@@ -262,10 +262,11 @@ class Epochs:
 
     def wrote_header(self, encoded: bytes) -> None:
         """The header of the present epoch was written, and is in the file: what may be held of it is older."""
+        holder = self._holder
         self._in_file = encoded
         if self._headers:
             self._headers.clear()
-            self._holder.release(self._ended + 1)
+            holder.release(self._ended + 1)
 
     def end(self, *, wrote: bool, together: bool) -> None:
         """The present epoch has ended on all ranks.

@@ -104,10 +104,9 @@ def write_header(session: Session, new: Header, *, durable: bool, held: bool, ta
         _remember(disk, reason)
         disk.layout.note_unknown_bytes()
         raise
-    if held and encoded is not old:
-        epochs.hold(old, encoded, reach)
-    elif encoded is not old:
-        epochs.wrote_header(encoded)
+    if encoded is not old or unnamed or not sure:
+        # A copy that an earlier flush left without a header needs all of it.
+        epochs.hold(old if sure else b"", encoded, reach) if held else epochs.wrote_header(encoded)
     if not count_alone:
         disk.begins_with(new, encoded)
     elif new is not disk.header:

@@ -28,6 +28,7 @@ from pnc_vol.file import parting, registry
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
 from pnc_vol.file.header_update import write_header
+from pnc_vol.flush.transport import Transport
 from pnc_vol.system import REAL, System
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -214,6 +215,29 @@ def test_a_header_that_was_held_when_the_memory_ended_is_in_the_file_after_the_c
     assert failed
     with pnc_vol.File(tmp_path / "x.nc") as f:
         assert (f["x"][...].tolist(), f.attrs["more"]) == (list(range(10)), "x" * 3000)
+
+
+@pytest.mark.parametrize("flag", ["flush_none", "flush_onclose"])
+def test_a_copy_that_was_left_without_a_header_gets_all_of_it(
+    flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory ended when the data of a flush were written that makes a new layout in a copy of the file."""
+    given = options("cache", tmp_path / "nvm")
+    given["hints"]["e10_cache_flush_flag"] = flag
+    f = pnc_vol.File(tmp_path / "x.nc", "w", header_reserve=0, **given)
+    f["x"] = np.arange(10)
+    f.flush()
+    f["y"], f.attrs["more"] = np.arange(5), "x" * 3000
+    with monkeypatch.context() as patched:
+        patched.setattr(Transport, "execute", lambda *given, **named: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            f.flush()
+    stays = pytest.warns(pnc_vol.errors.PncVolWarning, match="data stay in the cache file")
+    with stays if flag == "flush_none" else nullcontext():
+        f.close()
+    with pnc_vol.File(tmp_path / "x.nc", "r+", recover=True) as f:
+        assert (f["x"][...].tolist(), f["y"][...].tolist()) == (list(range(10)), list(range(5)))
+        assert f.attrs["more"] == "x" * 3000
 
 
 def test_a_header_of_an_interrupted_flush_is_not_recovered(tmp_path: Path) -> None:
