@@ -43,6 +43,7 @@ __all__ = [
     "is_alive",
     "is_replaced",
     "join_folder",
+    "lock_patiently",
     "make_folder",
     "making",
     "mark_replaced",
@@ -136,6 +137,22 @@ def _make(system: System, folder: str, advice: str) -> None:
         raise type(error)(error.errno, advice.format(error.strerror), os.path.dirname(folder)) from error
 
 
+def lock_patiently(system: System, fd: int, *operation: int) -> None:
+    """Lock a file as `System.flock` does; wait for those who have the lock for a moment only.
+
+    It goes on without the lock after a second, and where the file system has none.
+    """
+    for _ in range(_PATIENCE):
+        try:
+            system.flock(fd, *operation)
+        except BlockingIOError:
+            time.sleep(_NAP)
+            continue
+        except OSError:
+            pass  # the file system has no locks
+        break
+
+
 @contextmanager
 def making(system: System, folder: str) -> Iterator[None]:
     """Let no other process remove a folder, nor its files, in the block, which makes and locks files there.
@@ -147,16 +164,8 @@ def making(system: System, folder: str) -> Iterator[None]:
     """
     fd = system.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        for _ in range(_PATIENCE):
-            try:
-                # ranks of a job are there at the same time
-                system.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(_NAP)
-                continue
-            except OSError:
-                pass  # the file system has no locks
-            break
+        # ranks of a job are there at the same time
+        lock_patiently(system, fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         opened, there = system.fstat(fd), system.lstat(folder)
         if (opened.st_dev, opened.st_ino) != (there.st_dev, there.st_ino):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)

@@ -12,10 +12,10 @@ Rules
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from typing import Any
 
+from pnc_vol.append_log.private_folders import lock_patiently
 from pnc_vol.append_log.records import SLOT_BYTES, Share
 from pnc_vol.errors import FULL
 from pnc_vol.system import PAGE, System, is_open
@@ -28,7 +28,6 @@ __all__ = [
     "lock_of_writer",
 ]
 
-_PATIENCE, _NAP = 200, 0.005
 _KEPT = 16
 """Windows of the largest size that are kept: opening one again takes a call for each page that is stored to."""
 
@@ -64,16 +63,8 @@ def lock_of_writer(system: System, path: str) -> int:
     the locks of what they show.
     """
     fd = system.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    for _ in range(_PATIENCE):
-        try:
-            system.flock(fd)
-        except BlockingIOError:
-            # somebody looks just now whether the writer lives
-            time.sleep(_NAP)
-            continue
-        except OSError:
-            pass  # the file system has no locks
-        break
+    # somebody may look just now whether the writer lives
+    lock_patiently(system, fd)
     return fd
 
 

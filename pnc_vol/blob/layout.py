@@ -18,9 +18,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap, from_content
@@ -35,11 +36,14 @@ from pnc_vol.layout.base import SHIFT, ElementMap, Layout, Place
 from pnc_vol.layout.canonical import CanonicalLayout
 from pnc_vol.mapping.tree import Tree
 
-__all__ = ["BlobFiles", "BlobLayout", "Hdf5BlobLayout", "NetcdfForm", "SubfileLayout", "SubfilesForm"]
+__all__ = [
+    "BlobFiles", "BlobLayout", "Hdf5BlobLayout", "NetcdfForm", "SubfileLayout", "SubfilesForm", "read_map_variable",
+]  # fmt: skip
 
 
 class SubfilesForm(Protocol):
-    """How the subfiles of a set hold the same content: as NetCDF files (`NetcdfForm`), or in HDF5 files (`hdf5.form`).
+    """How the subfiles of a set hold the same content: as NetCDF files (`NetcdfForm`), or in HDF5 files
+    (`hdf5.subfile.Hdf5Form`).
 
     headers : list of Header, of each subfile.
     numbers : sequence of int, for each canonical variable the one of subfile 0.
@@ -71,6 +75,21 @@ class SubfilesForm(Protocol):
     def over(self, number: int, driver: Driver) -> Driver:
         """Return a driver of big-endian elements over that of a subfile."""
         ...
+
+
+def read_map_variable(file: Driver, header: Header, var: Var, name: str) -> npt.NDArray[Any]:
+    """Read a variable of a map from a subfile, as it is stored there; `name` is what an error begins with.
+
+    Raises
+    ------
+    FormatError
+        The file ends before it.
+    """
+    shape, dtype = tuple(header.dims[i].size for i in var.dims), model.TYPES[var.type].dtype
+    raw = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)
+    if file.read(one_extent(var.begin, raw.nbytes), raw) < raw.nbytes:
+        raise FormatError(f"{name}: the file ends before {var.name}", offset=var.begin, field=var.name, value=0)
+    return raw.view(dtype).reshape(shape)
 
 
 class NetcdfForm:
@@ -115,13 +134,9 @@ class NetcdfForm:
         name, columns, begins = f"{subfile_path(self.path, number)}: D{k}", [], []
         first = (k - 1) * len(MAP_VARIABLES)
         for var in header.vars[first : first + len(MAP_VARIABLES)]:
-            shape = tuple(header.dims[i].size for i in var.dims)
-            dtype = model.TYPES[var.type].dtype
-            raw = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)
-            if file.read(one_extent(var.begin, raw.nbytes), raw) < raw.nbytes:
-                raise FormatError(f"{name}: the file ends before {var.name}", offset=var.begin, field=var.name, value=0)
-            columns.append(raw.view(dtype).reshape(shape))
-            begins.append(var.begin + np.arange(shape[0]) * (raw.nbytes // shape[0]))
+            column = read_map_variable(file, header, var, name)
+            columns.append(column)
+            begins.append(var.begin + np.arange(len(column)) * (column.nbytes // len(column)))
         nblobs, most = columns[3].shape
         nelems = next(dim.size for dim in header.dims if dim.name == f"D{k}.nelems")
         return from_content(MapSizes(dims, (), nblobs, nelems, most), columns, name, begins)

@@ -290,9 +290,7 @@ def closed_if_it_fails(system: System, fd: int) -> Iterator[None]:
 
 def close_files(system: System, files: Sequence[Standing]) -> None:
     """Close the descriptors of files."""
-    for file in files:
-        if file.fd >= 0:
-            system.close(file.fd)
+    _close_all(system, [file.fd for file in files])
 
 
 def check_maps(header: Header, size: int, name: str) -> None:

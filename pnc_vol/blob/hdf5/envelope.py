@@ -22,11 +22,12 @@ from pnc_vol.blob.hdf5.container import make
 from pnc_vol.blob.hdf5.parts import BlobParts
 from pnc_vol.blob.hdf5.subfile import NATIVE, encode_header
 from pnc_vol.blob.header import Described, described
+from pnc_vol.blob.layout import read_map_variable
 from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError
 from pnc_vol.extents.blocks import rounds
-from pnc_vol.extents.model import Extents, Int64, before, one_extent
+from pnc_vol.extents.model import Extents, before, one_extent
 from pnc_vol.format.model import TYPES, Header, inner_sizes, is_record, record_size
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.system import System
@@ -56,7 +57,9 @@ def wrap(source: Driver, header: Header, target: Driver, group: Comm, system: Sy
     """
     says = described(header, work)
     counts, nreqs = (
-        np.array([_numbers(source, header, one.first + j) for one in says.maps], np.int64).reshape(-1, says.nblobs)
+        np.array(
+            [read_map_variable(source, header, header.vars[one.first + j], work) for one in says.maps], np.int64
+        ).reshape(-1, says.nblobs)
         for j in (2, 0)
     )
     parts = BlobParts(header, says, counts, nreqs, work)
@@ -76,15 +79,6 @@ def wrap(source: Driver, header: Header, target: Driver, group: Comm, system: Sy
             _copy(source, target, pieces._replace(place=pieces.place + begin), size, system, fd)
     finally:
         system.close(fd)
-
-
-def _numbers(source: Driver, header: Header, variable: int) -> Int64:
-    """Read a map variable that has a number for each blob."""
-    var = header.vars[variable]
-    values = np.zeros(header.dims[var.dims[0]].size, TYPES[var.type].dtype)
-    if source.read_one(values, var.begin) != values.nbytes:
-        raise FormatError(f"{source.path}: the file ends before {var.name}", offset=var.begin, field=var.name)
-    return values.astype(np.int64)
 
 
 def _pieces(header: Header, says: Described, parts: BlobParts, blob: int) -> Iterator[tuple[int, Extents]]:
