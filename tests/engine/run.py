@@ -36,6 +36,7 @@ from model import Data, Impossible, Model, Values, difference, whole_difference
 from options import OTHER, Config, arguments, in_file, logged, normal, on_ranks, prepare, put_into_environment, refusal
 
 import pnc_vol
+from pnc_vol.file import registry
 from pnc_vol.ranks.mpi_comm import MpiComm
 
 MEMORY = "/dev/shm"
@@ -514,22 +515,24 @@ def inside(folder: str, name: str) -> str:
 
 def attempt(program: Program, work: Callable[[Program, str], Any]) -> str:
     """Run a program in a folder of its own; what went wrong, "" if nothing did."""
-    folder = folder_for_programs()
+    folder, told = folder_for_programs(), ""
     elsewhere.start()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pnc_vol.PncVolWarning)
-            work(program, folder)
-    except Exception as error:
-        told = said(error)
-        traceback.clear_frames(error.__traceback__)
-        del error
-        gc.collect()
-        return told
+            try:
+                work(program, folder)
+            except Exception as error:
+                told = said(error)
+                traceback.clear_frames(error.__traceback__)
+            if told:
+                # A file that the program did not close is closed now, not in the middle of another program or test.
+                gc.collect()
+                registry.close_unreferenced()
     finally:
         put_into_environment({})
         shutil.rmtree(folder, ignore_errors=True)
-    return ""
+    return told
 
 
 def said(error: BaseException) -> str:

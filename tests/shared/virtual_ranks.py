@@ -127,6 +127,8 @@ class _OfRank(threading.local):
 @contextmanager
 def _own_files() -> Iterator[None]:
     """Each rank opens files as a process of its own."""
+    # What the process still has to close, a rank would: and not find it among its own files.
+    registry.close_unreferenced()
     before = registry._open, registry._places, parting._left
     registry._open, registry._places = cast(Any, _OfRank(dict)), cast(Any, _OfRank(dict))
     parting._left = cast(Any, _OfRank(list))
