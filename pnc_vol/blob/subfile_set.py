@@ -582,8 +582,9 @@ class SubfileSet(FileSet):
                 location.held.release()
         self.naming.remove_stale(system, self.path)
         # All that was flushed is in the HDF5 files.
-        disk.location.kept_as, self.members = "", []
+        disk.location.kept_as = ""
         member.session.give_up()
+        self.members = []
 
     def _name_wrapped(self, location: Location, *, durable: bool, root: bool) -> None:
         """Give the HDF5 files their names, in one step if these are of an older set (collective)."""

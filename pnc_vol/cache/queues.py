@@ -142,8 +142,9 @@ class Queues:
             self._again(self.epoch, ranges)
 
     def _again(self, epoch: int, ranges: Ranges) -> None:
-        self._pending.setdefault(epoch, Pending()).add(ranges)
+        # first, here and below: an interruption must not leave the union of before
         self._union = None
+        self._pending.setdefault(epoch, Pending()).add(ranges)
 
     def _waiting(self, *, but: int = 0) -> Iterator[tuple[int, Ranges]]:
         """Yield epochs and ranges that are not known to be in the global file, without what a thread is at."""
@@ -153,11 +154,12 @@ class Queues:
 
     def union(self) -> Ranges:
         """Return all that is not known to be in the global file."""
-        if self._union is None:
-            self._union = EMPTY
+        if (union := self._union) is None:
+            union = EMPTY
             for _, part in self._waiting():
-                self._union = self._union.plus(part)
-        return self._union
+                union = union.plus(part)
+            self._union = union
+        return union
 
     def without(self, ranges: Ranges, thread: int) -> Ranges:
         """Return those of the ranges that a thread is at that wait for nothing else."""
@@ -206,8 +208,8 @@ class Queues:
 
     def give_back(self, thread: int, request: SyncRequest, ranges: Ranges, *, failed: bool) -> None:
         """A thread is through with what it took, or has failed."""
-        self.busy.pop(thread, None)
         self._union = None
+        self.busy.pop(thread, None)
         request.inside -= 1
         if failed:
             request.leave(request.left.plus(ranges))
@@ -229,6 +231,7 @@ class Queues:
 
     def leave(self, what: Callable[[Ranges], Ranges]) -> None:
         """Leave these of the ranges."""
+        self._union = None
         for epoch in list(self._pending):
             left = Pending()
             left.add(what(self._pending[epoch].all()))
@@ -239,4 +242,3 @@ class Queues:
         for request in list(self.submitted):
             request.leave(what(request.left))
             self._settle(request)
-        self._union = None

@@ -159,7 +159,14 @@ def give_up(session: Session) -> None:
     if session.closed or session.forked:
         session.mark_closed()
         return
-    _release(session, orderly=_cut(session), flushed=False)
+    orderly = session.comm.size == 1
+    try:
+        orderly = _cut(session)
+    except BaseException as error:
+        session.comm.abandon(f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        done_whole(_release)(session, orderly=orderly, flushed=False)
 
 
 def _cut(session: Session) -> bool:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import json
 import shutil
-import traceback
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import virtual_ranks
-from interrupts import AtCall, Call, Interrupts, open_now
+from interrupts import SWEEP, AtCall, Call, Interrupts, interrupted, open_now, sweep
 
 import pnc_vol
 from pnc_vol.append_log.private_folders import note_folders
@@ -37,7 +34,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "log": {"burst_buf": True},
     "memory": {},
 }
-SWEEP = pytest.mark.parametrize("most", [30, pytest.param(10**9, marks=pytest.mark.nightly)], ids=["some", "all"])
 
 
 def options(kind: str, folder: Path) -> dict[str, Any]:
@@ -49,33 +45,6 @@ def options(kind: str, folder: Path) -> dict[str, Any]:
     elif given:
         given["burst_buf_dirname"] = str(folder)
     return given
-
-
-def interrupted(trouble: Any, call: Callable[[], object]) -> bool:
-    """Whether a call was ended by what was to happen at one of its lines."""
-    try:
-        with trouble:
-            call()
-    except (KeyboardInterrupt, MemoryError) as error:
-        traceback.clear_frames(error.__traceback__)
-        return True
-    return False
-
-
-def sweep(counted: Interrupts, most: int, once: Callable[[int, AtCall], None]) -> None:
-    """Try so many of the lines that were counted, the first and the last among them; all that went wrong is told."""
-    wrong = {}
-    # Each try collects what it left in cycles: after thousands of other tests that would take a second each time.
-    gc.collect()
-    gc.freeze()
-    for n in sorted({int(n) for n in np.linspace(1, counted.count, min(most, counted.count))}):
-        trouble = counted.at_line(n)
-        try:
-            once(n, trouble)
-        except Exception as error:
-            traceback.clear_frames(error.__traceback__)
-            wrong[f"line {n}, {trouble.where}"] = f"{type(error).__name__}: {error}"[:300]
-    assert not wrong, "\n".join(f"{where}: {what}" for where, what in wrong.items())
 
 
 @SWEEP

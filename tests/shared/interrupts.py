@@ -13,15 +13,22 @@ import opcode
 import os
 import sys
 import threading
+import traceback
 from array import array
 from collections import Counter
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
 
 import pnc_vol
 
 PACKAGE = os.path.join(os.path.dirname(pnc_vol.__file__), "")
 """Its folder; a folder above it, of a clone, may have the same name."""
+SWEEP = pytest.mark.parametrize("most", [30, pytest.param(10**9, marks=pytest.mark.nightly)], ids=["some", "all"])
+"""How many of the lines of an act are tried; in an ordinary run some."""
 _BEGIN = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "PUSH_NULL")
 """What an expression begins with; a block ends with other instructions."""
 
@@ -151,3 +158,30 @@ def open_now() -> tuple[int, int]:
     """Descriptors and threads of this process, when what an interruption left in cycles is gone."""
     gc.collect()
     return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+def interrupted(trouble: Any, call: Callable[[], object]) -> bool:
+    """Whether a call was ended by what was to happen at one of its lines."""
+    try:
+        with trouble:
+            call()
+    except (KeyboardInterrupt, MemoryError) as error:
+        traceback.clear_frames(error.__traceback__)
+        return True
+    return False
+
+
+def sweep(counted: Interrupts, most: int, once: Callable[[int, AtCall], None]) -> None:
+    """Try so many of the lines that were counted, the first and the last among them; all that went wrong is told."""
+    wrong = {}
+    # Each try collects what it left in cycles: after thousands of other tests that would take a second each time.
+    gc.collect()
+    gc.freeze()
+    for n in sorted({int(n) for n in np.linspace(1, counted.count, min(most, counted.count))}):
+        trouble = counted.at_line(n)
+        try:
+            once(n, trouble)
+        except Exception as error:
+            traceback.clear_frames(error.__traceback__)
+            wrong[f"line {n}, {trouble.where}"] = f"{type(error).__name__}: {error}"[:300]
+    assert not wrong, "\n".join(f"{where}: {what}" for where, what in wrong.items())

@@ -1,0 +1,53 @@
+"""Ctrl-C, or no memory, at any line of the close of a set of subfiles: nothing stays open, and nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from interrupts import SWEEP, AtCall, Interrupts, interrupted, open_now, sweep
+
+import pnc_vol
+from pnc_vol.file import registry
+
+
+@SWEEP
+@pytest.mark.filterwarnings("ignore:.*kept in:pnc_vol.errors.PncVolWarning")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("cached", [False, True], ids=["plain", "cache"])
+@pytest.mark.parametrize("layout", ["blob", "hdf5blob"])
+def test_nothing_stays_open(layout: str, cached: bool, error: type[BaseException], most: int, tmp_path: Path) -> None:
+    def opened(n: int) -> pnc_vol.File:
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        options: dict[str, Any] = {"hints": {"e10_cache_path": str(folder)}} if cached else {}
+        f = pnc_vol.File(tmp_path / f"{n}.nc", "w", layout=layout, **options)
+        f["x"] = np.arange(10)
+        f.flush()
+        f["x"][5] = 50
+        return f
+
+    opened(-2).close()
+    f, counted = opened(-1), Interrupts(0, error)
+    with counted:
+        f.close()
+    before, entered = open_now(), dict(registry._open)
+
+    def once(n: int, trouble: AtCall) -> None:
+        f = opened(n)
+        if interrupted(trouble, f.close) and f:
+            f.close()
+        assert not f
+        assert registry._open == entered, "later openings would look at what is left"
+        assert open_now() == before
+        try:
+            with pnc_vol.File(tmp_path / f"{n}.nc") as f:
+                assert f["x"][5] in ((5, 50) if trouble.happened else (50,))
+        except FileNotFoundError:
+            # which gets its names when it is closed
+            assert layout == "hdf5blob"
+            assert trouble.happened
+
+    sweep(counted, most, once)
