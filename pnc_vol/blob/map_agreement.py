@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from typing import Any, NamedTuple
@@ -101,6 +101,19 @@ class MapAgreement:
         self._undecided: set[int] = set()
         self.lists: dict[int, list[Runs]] = {}
         """By the number of a map that is not in the files yet, the runs of all ranks."""
+
+    def noted(self) -> Callable[[], None]:
+        """Return what takes back all that is agreed from now on."""
+        files = self.files
+        before = dict(files.assigned), list(files.dims), dict(files.own)
+        own = dict(self._numbers), set(self._undecided), dict(self.lists)
+
+        def take_back() -> None:
+            files.assigned, files.dims, files.own = before
+            self._numbers, self._undecided, self.lists = own
+            files.forget_maps()
+
+        return take_back
 
     def index_of_lists(self, k: int) -> ElementIndex | None:
         """Build the index of a map that is not in the files yet; None if this rank lacks the runs of other ranks."""

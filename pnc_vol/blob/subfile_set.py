@@ -224,10 +224,19 @@ class SubfileSet(FileSet):
     def _agree_on_maps(self, session: Session, layout: BlobLayout, batches: list[Batch]) -> Agreed:
         """Agree which map each variable gets, and bring older data of these elements to the files (collective)."""
         defs, posted = session.defs, PostedRuns(batches)
-        new = self._agreement.agree(layout.header, layout.uids, defs.tree.datasets, posted, defs.decompositions)
-        self._decided = self._decided.followed_by(new, layout.uids)
-        for member in self.members:
-            member.sizes += (MapSizes.of(self._part(member, made)) for made in new.maps.values())
+        take_back, decided, sizes = self._agreement.noted(), self._decided, [member.sizes for member in self.members]
+        try:
+            new = self._agreement.agree(layout.header, layout.uids, defs.tree.datasets, posted, defs.decompositions)
+            self._decided = decided.followed_by(new, layout.uids)
+            for member in self.members:
+                member.sizes = [*member.sizes, *(MapSizes.of(self._part(member, made)) for made in new.maps.values())]
+        except BaseException:
+            # Ctrl-C, no memory: the next flush agrees on all of it, or on nothing.
+            take_back()
+            self._decided = decided
+            for member, before in zip(self.members, sizes, strict=True):
+                member.sizes = before
+            raise
         self.driver.in_files, self.driver.direct = lambda: EMPTY, [] if self.holds_back else None
         crosses, self._crossed = self._crossed or new.crosses, new.crosses
         if new.other_subfiles or crosses:
