@@ -54,13 +54,13 @@ from pnc_vol.errors import *  # noqa: F403
 
 if TYPE_CHECKING:
     from pnc_vol.api import filters
-    from pnc_vol.api.arguments import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.dataset import Dataset
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
     from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, version
     from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink
+    from pnc_vol.api.opening import register_driver, registered_drivers, unregister_driver
     from pnc_vol.api.patching import patch
     from pnc_vol.api.regions import MultiBlockSlice
     from pnc_vol.api.virtual import VirtualLayout, VirtualSource
@@ -109,7 +109,6 @@ __all__ = [
 __all__ += errors.__all__
 
 _MODULES = {
-    "api.arguments": "register_driver registered_drivers unregister_driver",
     "api.attrs": "AttributeManager",
     "api.dataset": "Dataset",
     "api.file": "File",
@@ -117,6 +116,7 @@ _MODULES = {
     "api.group": "Group",
     "api.module": "UNLIMITED get_config is_hdf5 version",
     "api.objects": "Datatype ExternalLink HLObject HardLink SoftLink",
+    "api.opening": "register_driver registered_drivers unregister_driver",
     "api.patching": "patch",
     "api.regions": "MultiBlockSlice",
     "api.virtual": "VirtualLayout VirtualSource",

@@ -52,7 +52,7 @@ _OWN: dict[str, dict[str, str]] = {
         "log": "pnc_vol.burst.leftovers:LogRecovery",
     },
     "pnc_vol.hints": {"cache": "pnc_vol.cache.hints:HINTED"},
-    "pnc_vol.sets": {"blob": "pnc_vol.blob.finding:BlobSets"},
+    "pnc_vol.sets": {"blob": "pnc_vol.blob.set_opening:BlobSets"},
 }
 _HERE = os.path.dirname(__file__)
 

@@ -1,15 +1,15 @@
 """This room has the objects that users see: h5py's, over a session.
 
 ===================  ==============================================================================
-`file`               `File`, which may turn out to be h5py's; `arguments`: its arguments, checked, and register_driver;
-                     `opening`: a file is opened, by its name or by a pickle of an object that is read; `hints`: the
-                     hints in force and what set them; `file_options`: the options of `File` for type checkers
+`file`               `File`, which may turn out to be h5py's, and its options for type checkers; `opening`: arguments
+                     are checked and a file is opened, by its name or by a pickle of an object that is read;
+                     register_driver; `hints`: the hints in force and what set them
 `group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``; `paths`: from a
                      name to an object; `linking`: links
 `dataset`            `Dataset`; `posting`: iput, iget; `views`: astype, asstr, fields, read_direct; `regions`: rare
                      kinds of index, `MultiBlockSlice`, references to elements
-`dataset_plan`       the checks of ``create_dataset``; `fill_values`; `ignored_options`: chunks and filters, which CDF
-                     does not have; `filters`: ``h5py.filters``; `refusals`: why something cannot be stored
+`dataset_plan`       the checks of ``create_dataset``; fill values; why something cannot be stored; `filters`: chunks
+                     and filters, which CDF does not have, and ``h5py.filters``
 `attrs`              `AttributeManager`; `scale_attrs`: the attributes that HDF5 keeps for dimension scales
 `dims`               labels and dimension scales of axes
 `objects`            what all objects have in common, `Datatype`, link classes; `mappings`: keys, values, visits

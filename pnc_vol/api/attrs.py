@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.dataset_plan import say_instead
 from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.paths import text_of
@@ -30,11 +31,11 @@ from pnc_vol.mapping.encoding import from_fields
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import refusals, scale_attrs
+    from pnc_vol.api import scale_attrs
     from pnc_vol.api.objects import HLObject
     from pnc_vol.file.open_file import OpenFile
 else:
-    refusals, scale_attrs = late("pnc_vol.api.refusals"), late("pnc_vol.api.scale_attrs")
+    scale_attrs = late("pnc_vol.api.scale_attrs")
 
 __all__ = ["AttributeManager", "check_attribute"]
 
@@ -166,7 +167,7 @@ class AttributeManager(MutableMappingHDF5):
             try:
                 made = make_attribute(data, shape=shape, dtype=dtype)
             except ConversionError as error:
-                refusals.say_instead(error, f"attribute {text!r} of {self._id.node.path!r}", data, dtype)
+                say_instead(error, f"attribute {text!r} of {self._id.node.path!r}", data, dtype)
                 raise
             if session.defs.version != 5:
                 made = fitting(made, exact=dtype is not None or hasattr(data, "dtype"))

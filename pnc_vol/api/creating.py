@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from pnc_vol.api import dataset_plan, paths
 from pnc_vol.api.dataset import Dataset, dataset_of
+from pnc_vol.api.filters import CopiedChunks, given_options, warn_of_storage
 from pnc_vol.api.ids import GroupID
-from pnc_vol.api.ignored_options import CopiedChunks, given_options, warn_of_storage
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import Datatype, HLObject, class_of, wrap
@@ -32,13 +32,13 @@ from pnc_vol.mapping.dimensions import name_axes
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import fill_values, hdf5_files, linking, virtual
+    from pnc_vol.api import hdf5_files, linking, virtual
     from pnc_vol.api.group import Group
     from pnc_vol.extents import selection
     from pnc_vol.file.open_file import OpenFile
 else:
     # few programs give fill values for fields, or make something in other files
-    fill_values, virtual = late("pnc_vol.api.fill_values"), late("pnc_vol.api.virtual")
+    virtual = late("pnc_vol.api.virtual")
     hdf5_files, linking = late("pnc_vol.api.hdf5_files"), late("pnc_vol.api.linking")
     selection = late("pnc_vol.extents.selection")
 
@@ -478,7 +478,7 @@ class Creating(HLObject, MutableMappingHDF5):
                 fillvalue=plan.fillvalue if plan.element.kind != "composite" else None,
             )
             if node.parts and plan.fillvalue is not None:
-                fill_values.fill_parts(node, plan.fillvalue)
+                dataset_plan.fill_parts(node, plan.fillvalue)
             if plan.ignored:
                 node.ignored = dict(plan.ignored)
             session.defs.check_room(node, session.disk)

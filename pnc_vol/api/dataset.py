@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.dataset_plan import fill_of, say_instead
+from pnc_vol.api.filters import Storage
 from pnc_vol.api.ids import DatasetID, Handle, ObjectID
-from pnc_vol.api.ignored_options import Storage
 from pnc_vol.api.objects import stands_for
 from pnc_vol.api.paths import text_of
 from pnc_vol.api.posting import Posting, check_scalar, source, target
@@ -34,12 +35,11 @@ from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
     from pnc_vol.api import dims as axes
-    from pnc_vol.api import fill_values, refusals, views, virtual_data
+    from pnc_vol.api import views, virtual_data
     from pnc_vol.file.open_file import OpenFile
 else:
     # few programs use scales, conversions, fields, or data that live elsewhere
-    axes, views, fill_values = late("pnc_vol.api.dims"), late("pnc_vol.api.views"), late("pnc_vol.api.fill_values")
-    virtual_data, refusals = late("pnc_vol.api.virtual_data"), late("pnc_vol.api.refusals")
+    axes, views, virtual_data = late("pnc_vol.api.dims"), late("pnc_vol.api.views"), late("pnc_vol.api.virtual_data")
 
 __all__ = ["Dataset", "dataset_of"]
 
@@ -125,7 +125,7 @@ class Dataset(Storage, Posting, metaclass=ABCMeta):
     @property
     def fillvalue(self) -> Any:
         """What unwritten elements read as; 0 unless it was given."""
-        return fill_values.fill_of(self._node)
+        return fill_of(self._node)
 
     @property
     def dims(self) -> axes.DimensionManager:
@@ -400,7 +400,7 @@ class Dataset(Storage, Posting, metaclass=ABCMeta):
                 self._name_in(error)
                 raise
             except ConversionError as error:
-                refusals.say_instead(error, f"values in dataset {node.path!r}", value)
+                say_instead(error, f"values in dataset {node.path!r}", value)
                 raise
 
     def _write(self, session: OpenFile, node: DatasetNode, args: Any, value: Any) -> None:

@@ -1,6 +1,10 @@
 """`plan` checks the arguments of ``create_dataset`` by h5py's rules, and makes the plan of a dataset.
 
-Knows: mapping's elements. Does not know: paths, sessions, where the dataset will be.
+Fill values are encoded to the bytes of one element, and decoded, here, too; and `say_instead` explains why something
+cannot be stored in a dataset or an attribute, and what to store instead.
+
+Knows: mapping's elements and encodings, Python's and numpy's types. Does not know: paths, sessions, where the dataset
+will be, which elements nobody wrote.
 
 Rules
 -----
@@ -11,6 +15,7 @@ Rules
 
 from __future__ import annotations
 
+import datetime
 import functools
 import operator
 from collections.abc import Mapping
@@ -21,23 +26,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.ignored_options import OPTIONS, check_storage
-from pnc_vol.errors import ConversionError, DefinitionError, did_you_mean
+from pnc_vol.api.filters import OPTIONS, check_storage
+from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, did_you_mean
+from pnc_vol.format import convert
 from pnc_vol.format.convert import Overflow
 from pnc_vol.format.limits import check_length, check_type
 from pnc_vol.late import late
 from pnc_vol.mapping import encoding
-from pnc_vol.mapping.dtypes import RAW_KINDS, Element, element_for, is_empty
+from pnc_vol.mapping.dtypes import RAW_KINDS, Element, check_string_dtype, element_for, is_empty
+from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.warn import warn_outside
 
 if TYPE_CHECKING:
-    from pnc_vol.api import fill_values, refusals
     from pnc_vol.mapping import composite
 else:
-    fill_values, refusals = late("pnc_vol.api.fill_values"), late("pnc_vol.api.refusals")
     composite = late("pnc_vol.mapping.composite")
 
-__all__ = ["OURS", "DatasetPlan", "check_version", "plain", "plan"]
+__all__ = [
+    "OURS", "DatasetPlan", "check_version", "checked_fill", "fill_bytes", "fill_of", "fill_parts", "fill_value",
+    "plain", "plan", "say_instead",
+]  # fmt: skip
 
 Shape = tuple[int, ...]
 MAX_RANK = 32
@@ -91,7 +99,7 @@ def plan(shape: Any, dtype: Any, data: Any, options: Mapping[str, Any], on_overf
     try:
         return _plan(shape, dtype, data, options, on_overflow)
     except ConversionError as error:
-        refusals.say_instead(error, "the data of a dataset", () if data is None else data, dtype)
+        say_instead(error, "the data of a dataset", () if data is None else data, dtype)
         raise
 
 
@@ -157,9 +165,9 @@ def _plan(
     fill: Any = options.get("fillvalue")
     if fill is not None:
         if element.kind != "composite":
-            element, fill = fill_values.fill_bytes(fill, element)
+            element, fill = fill_bytes(fill, element)
         else:
-            fill = fill_values.checked_fill(fill, element)
+            fill = checked_fill(fill, element)
     return DatasetPlan(element, full, limits, fill, ignored, array)
 
 
@@ -309,3 +317,183 @@ def _maxshape(maxshape: Any, shape: Shape | None) -> tuple[int | None, ...] | No
     if any(limit is not None and limit < n for limit, n in zip(limits, shape, strict=True)):
         raise DefinitionError(f"maxshape={limits} is smaller than shape={shape}")
     return limits
+
+
+# ------------------------------------------------------------------------------------------------------ fill values
+
+
+def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
+    """Return a fill value as one element of the file; a string element is widened to hold it.
+
+    Raises
+    ------
+    TypeError
+        No way from the value to the type.
+    ValueError
+        Not one value, or one that does not fit the type.
+    """
+    if value is None:
+        return element, None
+    given = value
+    if element.kind == "array":
+        value = np.broadcast_to(np.asarray(value), element.axes)
+    elif not element.is_string:
+        # a fill value is cast, as h5py does; out of range stays an error
+        value = np.asarray(value)
+    try:
+        coded = encoding.encode(value, element)
+    except ConversionError as problem:
+        raise ConversionError(f"fillvalue={given!r}: {problem}") from None
+    if coded.size != 1:
+        raise DefinitionError(f"fillvalue={value!r}: one value is needed")
+    if element.kind == "vlen_string" and coded.dtype.itemsize > element.itemsize:
+        element = element.widened(coded.dtype.itemsize)
+    raw = np.empty(element.itemsize, np.uint8)
+    convert.to_file(coded.reshape(1), element.file_dtype, raw, what="fillvalue")
+    if element.kind == "vlen_string":
+        # without padding: ranks whose data differ in width must agree on the fill value
+        return element, raw.tobytes().rstrip(b"\0") or None
+    return element, raw.tobytes()
+
+
+def fill_value(stored: bytes | None, element: Element) -> Any:
+    """Return the fill value as the user sees it: a numpy scalar, or bytes for strings.
+
+    Examples
+    --------
+    >>> fill_value(None, element_for("i2")).item()
+    0
+    """
+    raw = np.frombuffer((stored or b"").ljust(element.itemsize, b"\0"), np.uint8)
+    return encoding.decode(raw, element, (1,))[0]
+
+
+def checked_fill(value: Any, element: Element) -> Any:
+    """Return the fill value of a compound, as a structured scalar.
+
+    Raises
+    ------
+    ValueError
+        It does not convert.
+    NotYetError
+        A type that has no fields.
+    """
+    if element.dtype.names is None:
+        raise NotYetError(f"fillvalue={value!r}: {element.dtype!r} has no fill value; leave fillvalue= out")
+    if not isinstance(value, (tuple, list, np.ndarray, np.void)):
+        raise DefinitionError(f"fillvalue={value!r}: a value for each field of {element.dtype!r} is needed")
+    try:
+        made = composite.conform(value, element.dtype)
+    except ConversionError as problem:
+        raise DefinitionError(f"fillvalue={value!r}: {problem}") from None
+    if made.shape != ():
+        raise DefinitionError(f"fillvalue={value!r}: one value is needed")
+    return made[()]
+
+
+def fill_parts(node: DatasetNode, value: Any) -> None:
+    """Give the parts of a new compound dataset their fill values."""
+    if node.element.dtype.names is None:
+        return
+    for name, part in node.parts.items():
+        if part.element.kind == "composite":
+            fill_parts(part, value[name])
+        else:
+            part.element, part.fillvalue = fill_bytes(value[name], part.element)
+
+
+def fill_of(node: DatasetNode) -> Any:
+    """Return the fill value of a dataset, one that takes several variables included."""
+    dtype = node.element.dtype
+    if dtype.kind == "O" and check_string_dtype(dtype) is None:
+        # HDF5 has none for arrays of varying length and references.
+        return None
+    if node.away is not None:
+        stored = node.away.fill
+        if dtype.kind == "O":
+            return b""
+        return np.zeros((), dtype)[()] if stored is None else np.frombuffer(stored, dtype)[0]
+    if not node.parts:
+        return fill_value(node.fillvalue, node.element)
+    made = np.zeros((), node.element.dtype)
+    for name in node.element.dtype.names or ():
+        part = node.parts[name]
+        made[name] = fill_of(part)
+    return made[()]
+
+
+# ------------------------------------------------------------------------------------------- what cannot be stored
+
+_TIME = (
+    "NetCDF has no type for times: store numbers, and say in the attribute 'units' what they count, such as "
+    "'days since 2000-01-01'"
+)
+_NUMBERS = "(x - np.datetime64('2000-01-01')) / np.timedelta64(1, 'D')"
+
+
+def say_instead(error: ConversionError, what: str, value: Any, dtype: Any = None) -> None:
+    """Say in the error what could not be stored, and how such values are stored instead, if that is known.
+
+    Parameters
+    ----------
+    what : str, such as ``"attribute 'units' of '/t'"``.
+    value : what was to be stored, or None if only its type is known.
+    dtype : dtype-like, optional
+    """
+    instead = _instead(value, dtype)
+    if instead:
+        error.args = (f"Unable to store {what}: {instead}",)
+
+
+def _instead(value: Any, dtype: Any) -> str:
+    found = getattr(value, "dtype", dtype)
+    kind = np.dtype(found).kind if isinstance(found, (np.dtype, str, type)) and found is not object else ""
+    if kind == "M":
+        return f"{found} is a type of numpy alone. {_TIME}: {_NUMBERS}"
+    if kind == "m":
+        return f"{found} is a type of numpy alone. Store numbers, x / np.timedelta64(1, 's'), with 'units' 's'"
+    if kind == "U":
+        return "numpy's fixed-width text has no equivalent in HDF5. Store text of any length, x.astype(string_dtype())"
+    if isinstance(value, (list, tuple)) and len({isinstance(one, (str, bytes)) for one in value}) == 2:
+        return "its items are not of one type. Store texts and others apart, or all as text"
+    item = _odd_item(value)
+    name = type(item).__name__
+    if isinstance(item, (datetime.datetime, datetime.date)):
+        return f"a {name} is no value of HDF5 or NetCDF. Store its text, x.isoformat(). {_TIME}"
+    if isinstance(item, datetime.timedelta):
+        return f"a {name} is no value of HDF5 or NetCDF. Store x.total_seconds(), with 'units' 's'"
+    if isinstance(item, dict):
+        return (
+            "a dict is no value of HDF5 or NetCDF. Store each of its items under its own name, as attrs.update(x) does "
+            "for attributes, or all of it as text, json.dumps(x)"
+        )
+    if item is None:
+        return (
+            "None is no value of HDF5 or NetCDF. Leave it out, or store Empty('f4') for a value that is not there, NaN "
+            "for a missing number, '' for a missing text"
+        )
+    if isinstance(item, (set, frozenset)):
+        return f"a {name} is no value of HDF5 or NetCDF. Store sorted(x)"
+    if isinstance(item, int) and not isinstance(item, bool):
+        return f"{item} is beyond 64 bits. Store a float, or its digits as text, str(x)"
+    if hasattr(item, "__fspath__"):
+        return "a path is no value of HDF5 or NetCDF. Store its text, str(x)"
+    return ""
+
+
+def _odd_item(value: Any, depth: int = 0) -> Any:
+    """Return the first item that is neither text nor an ordinary number; "" if there is none."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind != "O":
+            return ""
+        value = value.ravel().tolist()
+    if isinstance(value, (list, tuple)):
+        if depth < 32:
+            for item in value:
+                odd = _odd_item(item, depth + 1)
+                if not (isinstance(odd, str) and odd == ""):
+                    return odd
+        return ""
+    if isinstance(value, int):
+        return "" if -(1 << 63) <= value < 1 << 64 else value
+    return "" if isinstance(value, (str, bytes, float, complex, np.generic)) else value

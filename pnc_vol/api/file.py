@@ -30,11 +30,56 @@ from pnc_vol.mapping.dimensions import declare
 from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Literal, TypedDict
+
     from typing_extensions import Unpack
 
     from pnc_vol.api import hdf5_files
-    from pnc_vol.api.file_options import FileOptions
     from pnc_vol.file import report
+    from pnc_vol.system import System
+
+    class FileOptions(TypedDict, total=False):
+        """Keywords of `File`, for type checkers: what h5py's does not have, and those of h5py's drivers ``core`` and
+        ``fileobj``. What they mean is in `pnc_vol.settings.options`."""
+
+        format: str | int
+        buffer_size: int | str
+        var_align: int | str
+        record_align: int | str
+        header_reserve: int | str | None
+        publish: Literal["create", "close"]
+        on_overflow: Literal["raise", "clip"]
+        strict: bool
+        external_links: Literal["below", "any", "none"]
+        hdf5: Literal["auto", "pass", "refuse"]
+        ordered: bool
+        collective_timeout: float | None
+        durable: bool
+        separator: str
+        layout: str
+        subfiles: int
+        ranks_per_subfile: int
+        transport: str
+        aggrs_per_node: int
+        store: str
+        burst_buf: bool
+        burst_buf_dirname: str
+        burst_buf_del_on_close: bool
+        burst_buf_flush_buffer_size: int | str
+        burst_buf_overwrite: bool
+        burst_buf_shared_logs: bool
+        burst_buf_sync: Literal["none", "flush", "each"]
+        burst_buf_capacity: int | str
+        recover: bool | Literal["any-file"]
+        storage_options: Mapping[str, Any] | None
+        hints_file: str
+        system: System
+        # of drivers, as h5py has them
+        backing_store: bool
+        block_size: int
+        fileobj: Any
+
 else:
     # what opens files is loaded with the first file, not with the class
     hdf5_files, report = late("pnc_vol.api.hdf5_files"), late("pnc_vol.file.report")

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.api.arguments import is_address, is_file_object
 from pnc_vol.api.attrs import AttributeManager
 from pnc_vol.api.objects import Datatype, ExternalLink, HardLink, HLObject, SoftLink, class_of
+from pnc_vol.api.opening import is_address, is_file_object
 from pnc_vol.disk.existing import HDF5, HDF5_SIGNATURE, kind_of
 from pnc_vol.errors import OperationError
 from pnc_vol.mapping.composite import ragged_base

@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from pnc_vol.api import attrs, dataset, dims, filters, group, hdf5_files, ids, mappings, objects, storage_info, views
-from pnc_vol.api.ignored_options import FILTER_IDS
+from pnc_vol.api.filters import FILTER_IDS
 from pnc_vol.api.module import UNLIMITED, get_config, is_hdf5, version
 from pnc_vol.errors import OperationError
 from pnc_vol.mapping import dtypes

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pnc_vol.api.fill_values import fill_of
-from pnc_vol.api.ignored_options import chunks_of, filters_of
+from pnc_vol.api.dataset_plan import fill_of
+from pnc_vol.api.filters import chunks_of, filters_of
 from pnc_vol.api.module import UNLIMITED
 from pnc_vol.mapping.dtypes import (
     check_enum_dtype,

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.api import linking, raw_files
-from pnc_vol.api.fill_values import fill_of
+from pnc_vol.api.dataset_plan import fill_of
 from pnc_vol.api.hdf5_files import is_foreign, with_rows
 from pnc_vol.api.ids import DatasetID, Handle
 from pnc_vol.api.objects import class_of

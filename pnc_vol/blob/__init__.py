@@ -4,12 +4,10 @@
 `maps`                  which elements each blob of a subfile holds, and the variables of the subfile that say so
 `header`                the header of a subfile from the canonical one, and back; what a subfile holds
 `index`                 `ElementIndex`: in which subfile, and where in it, each element of one map is
-`places`                `BlobPlace`: from runs of canonical elements to byte extents at addresses
-`layout`                `BlobLayout`: what is known of the subfiles of an open set; where every variable is
-`names`                 the names of subfiles
-`finding`               finds a set when its name, a pattern or a subfile is opened
-`set_opening`           opens or creates a set on all ranks
-`renaming`              a new set takes the names of an older one in one step
+`layout`                `BlobLayout`: what is known of the subfiles of an open set; where every variable is;
+                        `BlobPlace`: from runs of canonical elements to byte extents at addresses
+`names`                 the names of subfiles; a new set takes those of an older one in one step
+`set_opening`           a set is found by its name, a pattern or a subfile, and opened or created on all ranks
 `set_headers`           what the headers of a set say, all together
 `subfile_set`           the subfiles of an open set: a session for each, a flush of all
 `set_driver`            addresses over the drivers of subfiles

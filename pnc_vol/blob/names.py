@@ -1,7 +1,20 @@
 """The subfiles of a set are named after it: ``out.nc.0000``, ``out.nc.0001``, ... make up the set ``out.nc``.
 
-Knows: names, a system. Does not know: what is in the files. No other module makes such a name, and only
+The subfiles of a new set take the names of an older set in one step: a journal lists the renames.
+
+Knows: names, a system, a communicator. Does not know: what is in the files. No other module makes such a name, and only
 `burst.recovery.ownership` reads one: of a set that had not got its name.
+
+Rules of renames
+----------------
+1. All files of the new set are complete under temporary names, and on stable storage, before the journal is written.
+   The journal is the step: without it the old set has the names, with it the new one.
+2. Who opens the set for writing while the journal is there does the renames that are left, and who reads it reads
+   the temporary files. A temporary name is never used twice, so a rename that another process has done fails with
+   ENOENT, and nothing else can be renamed by mistake.
+3. The journal holds no paths, only the temporary names beside each subfile: a journal from a stranger can rename
+   nothing but what is called like a temporary file of the same subfile.
+4. The journal is removed by who has the lock of the new set: another process might remove that of the next set.
 """
 
 from __future__ import annotations
@@ -9,12 +22,25 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import struct
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, takewhile
 
-from pnc_vol.system import System, exists
+from pnc_vol.disk.journal import distrust
+from pnc_vol.disk.naming import beside, beside_start, write_new
+from pnc_vol.ranks.comm import Comm, joined_lists
+from pnc_vol.system import TEMPORARY, System, exists, neighbour
+from pnc_vol.system.full_io import read_at
+from pnc_vol.warn import warn_outside
 
-__all__ = ["matched_set", "set_of_subfile", "subfile_path", "subfiles_of"]
+__all__ = [
+    "Naming", "complete_renames", "forget_renames", "matched_set", "pending_renames", "set_of_subfile",
+    "subfile_path", "subfiles_of", "write_renames",
+]  # fmt: skip
 
 _SUBFILE = re.compile(r"(?s)(.+)\.\d{4,}")
 _SHOWN = 4
@@ -69,3 +95,148 @@ def matched_set(system: System, path: str) -> str:
         shown = ", ".join(map(repr, bases[:_SHOWN])) + (", ..." if len(bases) > _SHOWN else "")
         raise ValueError(f"{path}: the pattern matches subfiles of {len(bases)} sets ({shown}); name one of them")
     return os.path.join(folder, bases[0]) if bases else path
+
+
+# ---------------------------------------------------------------------------------------------------------- renames
+
+_HEAD = struct.Struct("<8sI")
+"""Magic, CRC-32 of what follows: the temporary names in the order of the subfiles, each with a zero behind it."""
+_MAGIC = b"PNCR0001"
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(slots=True)
+class Naming:
+    """How far the naming of the subfiles of a set is.
+
+    Attributes
+    ----------
+    unnamed : bool, they have temporary names, or get them in this flush, until all have their names.
+    renaming : bool, a journal lists their renames: an opening does those that are left.
+    stale : list of str, on rank 0 the files that a new set takes the place of, besides those of its own names.
+    """
+
+    unnamed: bool
+    stale: list[str]
+    renaming: bool = False
+
+    def remove_stale(self, system: System, path: str) -> None:
+        """Remove what the set has taken the place of, as nobody will find undone, when its files have their names."""
+        stale, self.stale = self.stale, []
+        if stale:
+            system.fsync_dir(os.path.dirname(subfile_path(path, 0)) or ".")
+        for name in stale:
+            with suppress(FileNotFoundError):
+                system.unlink(name)
+
+
+def _journal_path(system: System, path: str) -> str:
+    return neighbour(system.realpath(subfile_path(path, 0)), "pncr")
+
+
+def write_renames(
+    comm: Comm, system: System, path: str, works: Sequence[tuple[int, str]], error: BaseException | None = None
+) -> None:
+    """Write the journal of a new set, durably (collective): from now on the set has its names, whatever happens.
+
+    Parameters
+    ----------
+    path : str, of the set.
+    works : sequence of (int, str), subfiles of this rank: their numbers, and their temporary names beside them.
+    error : BaseException, optional, why this rank's subfile is not complete.
+
+    Raises
+    ------
+    OSError
+        There is no journal, and the older set has the names still.
+    """
+    names = comm.merge("flush names", [list(one) for one in works] or None, joined_lists, error=error)
+    if comm.rank == 0:
+        try:
+            _write(system, path, [work for _, work in sorted(names)])
+        except OSError as reason:
+            error = reason
+    comm.agree("flush names noted", error=error)
+
+
+def _write(system: System, path: str, works: list[str]) -> None:
+    journal = _journal_path(system, path)
+    body = b"".join(os.fsencode(os.path.basename(work)) + b"\0" for work in works)
+    work = beside(system, journal, "pnctmp")
+    write_new(system, work, _HEAD.pack(_MAGIC, zlib.crc32(body)) + body, None, durable=True)
+    try:
+        # The journal is worth nothing after a power failure that takes the names which it lists.
+        for folder in sorted({os.path.dirname(name) or "." for name in (*works, work)}):
+            system.fsync_dir(folder)
+        system.rename(work, journal)
+    except OSError:
+        with suppress(OSError):
+            system.unlink(work)
+        raise
+    system.fsync_dir(os.path.dirname(journal) or ".")
+
+
+def pending_renames(system: System, path: str) -> dict[int, str]:
+    """Return the temporary names of subfiles whose set was killed before they got their own; usually there are none.
+
+    A writer that is still at work may rename one of them between this look and the next call.
+    """
+    journal = _journal_path(system, path)
+    try:
+        status = system.lstat(journal)
+    except FileNotFoundError:
+        return {}
+    why, content = distrust(status, system.stat(os.path.dirname(journal) or ".")), b""
+    if not why:
+        content = _content(system, journal, status.st_size)
+        if content[: _HEAD.size] != _HEAD.pack(_MAGIC, zlib.crc32(content[_HEAD.size :])):
+            why = "is damaged"
+    if why:
+        warn_outside(f"{path}: the journal {journal} {why} and is not used; remove it")
+    pending: dict[int, str] = {}
+    for number, name in enumerate([] if why else os.fsdecode(content[_HEAD.size :]).split("\0")[:-1]):
+        target = system.realpath(subfile_path(path, number))
+        work = os.path.join(os.path.dirname(target), name)
+        if (
+            name.startswith(beside_start(target))
+            and name.endswith(TEMPORARY)
+            and "/" not in name
+            and exists(system, work)
+        ):
+            pending[number] = work
+    return pending
+
+
+def complete_renames(system: System, path: str) -> None:
+    """Do the renames of a set that was killed in the middle of them.
+
+    Raises
+    ------
+    OSError
+        A file could not be renamed: the set is not opened, since its subfiles are those of two sets.
+    """
+    for number, work in pending_renames(system, path).items():
+        with suppress(FileNotFoundError):
+            system.rename(work, system.realpath(subfile_path(path, number)))
+
+
+def _content(system: System, journal: str, nbytes: int) -> bytes:
+    """Return the bytes of the journal; none if it has gone, because its writer was done."""
+    try:
+        fd = system.open(journal, _FLAGS)
+    except FileNotFoundError:
+        return _HEAD.pack(_MAGIC, zlib.crc32(b""))
+    try:
+        found = bytearray(nbytes)
+        return bytes(found[: read_at(system, fd, memoryview(found), 0)])
+    finally:
+        system.close(fd)
+
+
+def forget_renames(system: System, path: str) -> None:
+    """Remove the journal of a set, if there is one: all of its subfiles have their names, also on the disk."""
+    journal = _journal_path(system, path)
+    if exists(system, journal):
+        system.fsync_dir(os.path.dirname(journal) or ".")
+        with suppress(FileNotFoundError):
+            system.unlink(journal)

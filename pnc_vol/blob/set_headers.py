@@ -24,10 +24,9 @@ from pnc_vol.blob.hdf5.subfile import Hdf5Form, Hdf5Subfile, read_subfile
 from pnc_vol.blob.header import Before, Described, Kept, described
 from pnc_vol.blob.layout import NetcdfForm, SubfilesForm, without_begins
 from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap
-from pnc_vol.blob.names import subfile_path
+from pnc_vol.blob.names import pending_renames, subfile_path
 from pnc_vol.blob.physical_definitions import PhysicalDefinitions, PhysicalVariable
 from pnc_vol.blob.posted_runs import inner_shape
-from pnc_vol.blob.renaming import pending_renames
 from pnc_vol.disk.existing import Existing, open_existing, replaced_too_often
 from pnc_vol.disk.naming import ATTEMPTS
 from pnc_vol.disk.publish import Location

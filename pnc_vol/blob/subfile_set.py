@@ -15,10 +15,10 @@ Rules
    new one. Such a flush writes two headers for each of the others. The alternative, a journal over all subfiles,
    would have to hold back the data that a layout moves.
 6. A new set of several subfiles that takes the names of an older set is complete under temporary names first; then a
-   journal lists the renames, and is removed when all are done (`renaming`). A flush of longer strings of a partitioned
+   journal lists the renames, and is removed when all are done (`names`). A flush of longer strings of a partitioned
    dataset makes such a set of the copies into which the subfiles go: with a part of them, strings would be cut.
 7. HDF5 blobs are the same set, of NetCDF files under temporary names, until the close: then an HDF5 file is written
-   around the blobs of each (`hdf5.envelope`), and these get the names. If that fails the NetCDF files are kept.
+   around the blobs of each (`hdf5.subfile.wrap`), and these get the names. If that fails the NetCDF files are kept.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.blob.hdf5.envelope import wrap
+from pnc_vol.blob.hdf5.subfile import wrap
 from pnc_vol.blob.header import Described, physical_header
 from pnc_vol.blob.index import ElementIndex, index_of
 from pnc_vol.blob.layout import BlobFiles, BlobLayout, Hdf5BlobLayout, NetcdfForm, SubfilesForm
 from pnc_vol.blob.map_agreement import Agreed, MapAgreement
 from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap
+from pnc_vol.blob.names import Naming, forget_renames, write_renames
 from pnc_vol.blob.physical_definitions import Member
 from pnc_vol.blob.posted_runs import PostedRuns
-from pnc_vol.blob.renaming import Naming, forget_renames, write_renames
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.blob.set_headers import (
     blob_names,

@@ -7,8 +7,8 @@
 `local_store`        what a process keeps on its node, in the folder of its job: cache file and log, in their order
 `files`              the cache file, sparse, with the offsets of the global file; how its bytes get there
 `extent_log`         the log beside it: which extents are to be carried, and the headers that are held back
-`queues`             the three queues, epochs, and what follows when an epoch is released
-`sync_threads`       the threads that empty them: when they begin, and what becomes of their errors
+`sync_threads`       the three queues, epochs, and what follows when an epoch is released; the threads that empty the
+                     queues: when they begin, and what becomes of their errors
 `overlay`            a read: what is held on this node, also by other ranks, laid over what the file has
 `locks`              coherent mode: byte-range locks on what is not in the global file yet
 `watch`              counts, seconds, and the observers of phases

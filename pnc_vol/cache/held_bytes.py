@@ -34,8 +34,7 @@ from pnc_vol.cache.hints import HINTED, CacheHints
 from pnc_vol.cache.local_store import JobCaches, LocalStore
 from pnc_vol.cache.locks import RangeLocks
 from pnc_vol.cache.overlay import HeldByOthers, NodePeer, NodePeers
-from pnc_vol.cache.queues import Lost
-from pnc_vol.cache.sync_threads import SyncThreads
+from pnc_vol.cache.sync_threads import Lost, SyncThreads
 from pnc_vol.cache.watch import Watch
 from pnc_vol.drivers.base import Driver, Memory, OpenContext
 from pnc_vol.drivers.holding import NOWHERE, Holder, Phase, Unwritten

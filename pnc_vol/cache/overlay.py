@@ -27,7 +27,7 @@ import numpy as np
 from pnc_vol.append_log.records import RECORD_BYTES
 from pnc_vol.cache.extent_log import ENDED, LOG_ID, SUFFIX, read_cache_log
 from pnc_vol.cache.files import DATA, CacheFile, read_cached
-from pnc_vol.cache.queues import Pending
+from pnc_vol.cache.sync_threads import Pending
 from pnc_vol.drivers.base import Driver, Memory
 from pnc_vol.drivers.vectored_io import copy_pieces
 from pnc_vol.errors import LogError, NotSyncedError

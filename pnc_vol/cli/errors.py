@@ -143,7 +143,7 @@ def _of_the_system(error: BaseException) -> BaseException:
 def refuse_address(path: str, code: int = TROUBLE) -> None:
     """Fail if an address is given where a file of this machine is needed."""
     # a plain name, which most are, loads nothing of `File`
-    if "://" in path and importlib.import_module("pnc_vol.api.arguments").is_address(path):
+    if "://" in path and importlib.import_module("pnc_vol.api.opening").is_address(path):
         fail(path, "this verb takes files of this machine, no addresses; copy the file here first", code)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.api import display
-from pnc_vol.api.arguments import is_address
+from pnc_vol.api.opening import is_address
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_json
 from pnc_vol.cli.errors import FAILED, each, expected, fail
 from pnc_vol.cli.show import on_disk, painted, print_json, safe

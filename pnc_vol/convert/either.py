@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from typing import Any, Literal
 
-from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
 from pnc_vol.api.hdf5_files import open_hdf5
+from pnc_vol.api.opening import is_address
 from pnc_vol.disk import existing
 from pnc_vol.disk.naming import check_place
 from pnc_vol.errors import NotCDFError

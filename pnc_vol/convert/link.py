@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.arguments import refuse_remote
 from pnc_vol.api.file import File
+from pnc_vol.api.opening import refuse_remote
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.copied_values import CopiedValues
 from pnc_vol.convert.either import kind_of

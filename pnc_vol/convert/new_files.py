@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.api.arguments import refuse_remote
+from pnc_vol.api.opening import refuse_remote
 from pnc_vol.disk.identity import own
 from pnc_vol.disk.locking import Held
 from pnc_vol.disk.naming import beside, mode_of_new

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from pnc_vol.api.arguments import is_address
 from pnc_vol.api.file import File
+from pnc_vol.api.opening import is_address
 from pnc_vol.convert.new_files import check_names, published
 from pnc_vol.errors import DefinitionError, MissingPackageError
 from pnc_vol.extents.model import Extents

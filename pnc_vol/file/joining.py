@@ -100,7 +100,7 @@ _SHARED = (
 )
 
 _LOADED_LATE = """
-    api.attrs api.dims api.fill_values api.linking api.scale_attrs api.views
+    api.attrs api.dims api.linking api.scale_attrs api.views
     disk.existing disk.identity
     drivers.mmap_guard drivers.staged
     extents.blocks extents.decomposition extents.place extents.selection extents.subarrays

@@ -7,7 +7,7 @@ Each rank has one record. Steps fill it from top to bottom; a step reads fields 
 =========  =====================================  =========================  =========================================
 state      the step that leads to it              fields that it fills       what is on disk
 =========  =====================================  =========================  =========================================
-asked      `api.arguments` checks arguments       path, mode, writable,      what was there
+asked      `api.opening` checks arguments         path, mode, writable,      what was there
                                                   options, target, real
 begun      `joining.open_shared`: other files     comm, token; driver of     what was there
            that must be closed first are closed   what is no file

@@ -4,10 +4,9 @@
 `engine`       what xarray finds under the entry point ``xarray.backends``
 `stores`       a group of an open file as xarray's variables, attributes and dimensions, and what these are called
 `writing`      `to_netcdf`: what its arguments mean; ``ds.pnc``, which importing this package registers
-`defining`     one call of it on an open file: variables are defined, values are written
+`defining`     one call of it on an open file: variables are defined, values are written, to a region if one is given
 `variables`    how new variables are encoded, by xarray's conventions, and the datasets that they become
 `stored`       values encoded by the encoding that a variable of the file has
-`regions`      which part of a file a dataset is written to
 `jobs`         arrays that are to be written at once, by dask's blocks, or by other processes; how much is written
 =============  ==================================================================================
 """

@@ -31,9 +31,8 @@ import xarray
 from pnc_vol.api.file import File
 from pnc_vol.disk.naming import beside, mode_of_new
 from pnc_vol.system import REAL
-from pnc_vol.xarray.defining import GroupPart, Writing
+from pnc_vol.xarray.defining import GroupPart, Region, Writing
 from pnc_vol.xarray.jobs import PlacedFile, computed_elsewhere, is_dask
-from pnc_vol.xarray.regions import Region
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed

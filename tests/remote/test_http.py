@@ -146,7 +146,7 @@ def test_threads_and_pickles(server: Server, url: str, values: Any) -> None:
 
 
 def test_what_servers_refuse(server: Server, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnc_vol.remote.address._PAUSES", (0.0, 0.0, 0.0, 0.0))
+    monkeypatch.setattr("pnc_vol.remote.driver._PAUSES", (0.0, 0.0, 0.0, 0.0))
     with pytest.raises(FileNotFoundError, match=r"no such file.*/b\.nc"):
         pnc_vol.File(f"{server.url}/b.nc")
     with pytest.raises(PermissionError, match="storage_options"):
@@ -260,7 +260,7 @@ def test_other_stores_are_looked_at_again(monkeypatch: pytest.MonkeyPatch, tmp_p
     with pnc_vol.File(tmp_path / "m.nc", "w") as f:
         f["x"] = values
     memory.pipe("/m.nc", (tmp_path / "m.nc").read_bytes())
-    monkeypatch.setattr("pnc_vol.remote.address._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr("pnc_vol.remote.driver._LOOK_AGAIN", 0.0)
     with pnc_vol.File("memory://m.nc") as f:
         assert (f["x"][3] == values[3]).all()
         memory.pipe("/m.nc", (tmp_path / "m.nc").read_bytes() + b"longer")

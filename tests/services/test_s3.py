@@ -12,7 +12,7 @@ import pytest
 
 import pnc_vol
 from pnc_vol.errors import RemoteError
-from pnc_vol.remote import address
+from pnc_vol.remote import driver
 
 pytestmark = [
     pytest.mark.services,
@@ -61,7 +61,7 @@ def test_a_file_in_a_bucket(store: Any, storage: dict[str, Any], tmp_path: Path,
     for gone in ("s3://bucket/none.nc", "s3://nobucket/a.nc"):
         with pytest.raises(FileNotFoundError, match="no such file"):
             pnc_vol.File(gone, storage_options=storage)
-    monkeypatch.setattr(address, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(driver, "_LOOK_AGAIN", 0.0)
     with pnc_vol.File("s3://bucket/run/a.nc", storage_options=storage) as f:
         store.pipe("bucket/run/a.nc", (tmp_path / "a.nc").read_bytes()[::-1])
         with pytest.raises(RemoteError, match="changed since"):
@@ -69,7 +69,7 @@ def test_a_file_in_a_bucket(store: Any, storage: dict[str, Any], tmp_path: Path,
 
 
 def test_a_store_that_is_down(storage: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_PAUSES", (0.0,) * 4)
+    monkeypatch.setattr(driver, "_PAUSES", (0.0,) * 4)
     down = {**storage, "client_kwargs": {**storage["client_kwargs"], "endpoint_url": "http://127.0.0.1:9"}}
     with pytest.raises(RemoteError, match="cannot be reached"):
         pnc_vol.File(

@@ -6,7 +6,7 @@ Knows: headers, maps, the container, byte orders. Does not know: ranks, requests
 `container`    the HDF5 file around the two datasets: made and searched by h5py, without their bytes
 `swapped`      `SwappedDriver` reads big-endian elements where the file has little-endian ones
 `parts`        `BlobParts`: where the part of a variable in each blob begins, from the maps or from ``/data_blob``
-`subfile`      `Hdf5Subfile`: one that exists, read with all checks; its header; `Hdf5Form`: all of a set
-`envelope`     writes an HDF5 file around the blobs of a NetCDF subfile
+`subfile`      `Hdf5Subfile`: one that exists, read with all checks; its header; `Hdf5Form`: all of a set; `wrap`: an
+               HDF5 file is written around the blobs of a NetCDF subfile
 =============  ==========================================================================================
 """

@@ -6,7 +6,7 @@ Rules
 -----
 1. The byte ``i`` of an element of ``n`` bytes is the byte ``n - 1 - i`` of the same element in the file. So a part of
    an element is one piece of the file, too, in reverse order, and no call has to fetch the rest of the element.
-2. It is for reading: who writes HDF5 blobs (`envelope`) swaps whole variables.
+2. It is for reading: who writes HDF5 blobs (`subfile.wrap`) swaps whole variables.
 3. Bytes outside of all regions are passed on as they are.
 """
 
