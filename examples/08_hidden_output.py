@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 import pnc_vol as h5py
-from pnc_vol.bench.throttled import ThrottledSystem
+from pnc_vol.testing.faults import ThrottledSystem
 
 STEPS, SIZE = 4, 500_000
 

@@ -3,7 +3,6 @@
 ================  =================================================================================
 `measure`         the runner: peers in turns, medians, ratios, peak memory; in one process and on many ranks
 `peers`           one interface to all libraries, in one process and on many ranks
-`table`           results as a table, as JSON, as a picture
 `io`              `io`: arrays, rows, small pieces, many variables; `reads`: parts of arrays;
                   `conversion`: netCDF-4 and HDF5 files to CDF-5
 `posts`           `posts`: small writes of each kind, recovery; `burst`: posts to logs on devices
@@ -12,7 +11,6 @@
 `ior`             segments, blocks and transfers
 `flash`           checkpoint and plotfiles of an adaptive mesh
 `cached`          the last three with a node-local cache: a file in each cycle, then computing
-`throttled`       a system with a slow file system in it, whose bandwidth processes share
 `e3sm`            climate variables on unstructured maps, and E3SM-IO's own program beside
 `e3sm_cases`      the variables and maps of E3SM-IO's cases
 `create`          objects created by each rank for itself

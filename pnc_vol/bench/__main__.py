@@ -7,17 +7,20 @@ Knows: the benchmarks by name: each is a function of that name, which is given a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import json
+import os
+import platform
 import statistics
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pnc_vol
-from pnc_vol.bench.measure import US, Job
-from pnc_vol.bench.table import machine, plot, print_table, to_json
+from pnc_vol.bench.measure import US, Job, Result, kernel_text
 from pnc_vol.settings.options import launched, parse_hints
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_whole
@@ -57,7 +60,6 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--only", default="", help="works with this in their names only")
         one.add_argument("--peers", type=lambda text: text.split(","), help="run only these, by name: a,b")
         one.add_argument("--json", action="store_true", help="print JSON instead of a table")
-        one.add_argument("--plot", metavar="FILE.png", help="draw a picture, too")
         one.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure peak memory")
         one.add_argument("--memory-of", help=argparse.SUPPRESS)  # a work and a peer, for the process that measures it
         if name in RANKS:
@@ -140,8 +142,6 @@ def _show(job: Job, lines: list[str]) -> None:
         if spent and result.nbytes:
             rates = [result.nbytes / 2**20 / seconds for seconds in (statistics.median(spent), min(spent))]
             lines.append(f"{result.work}: {rates[0]:.2f} MiB/s, at best {rates[1]:.2f} ({US})")
-    if o.plot:
-        plot(results, o.plot, f"{o.name}: pnc_vol and its peers")
     if o.json:
         print(to_json(results, {"benchmark": o.name, "rounds": o.rounds, "report": lines}))
         return
@@ -151,6 +151,74 @@ def _show(job: Job, lines: list[str]) -> None:
     if lines:
         print("\n".join(lines), end="\n\n")
     print_table(results)
+
+
+# ------------------------------------------------------------------------------------------------ what is printed
+
+
+def machine() -> dict[str, Any]:
+    """Return what the numbers were measured on."""
+    model = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = kernel_text("/proc/cpuinfo").splitlines()
+        model = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    load, system = [round(value, 2) for value in os.getloadavg()], f"{platform.system()} {platform.release()}"
+    return {
+        "cpu": model, "cores": os.cpu_count(), "load": load, "system": system, "python": platform.python_version(),
+    }  # fmt: skip
+
+
+def print_table(results: Sequence[Result]) -> None:
+    """Print medians with their range, and the ratio of each peer to pnc_vol in brackets; then memory, bytes and
+    requests, and what was left out and why: a note that all works have stands once."""
+    peers = list(dict.fromkeys(peer for result in results for peer in result.seconds))
+    _print_columns([["seconds", *peers], *([r.work, *(_seconds(r, peer) for peer in peers)] for r in results)])
+    print("\nmedian (fastest-slowest) [peer / pnc_vol: above 1, pnc_vol is faster]\n")
+    if any(result.nbytes is not None or result.memory for result in results):
+        _print_columns([["peak memory over the start", "bytes", "requests", *peers]] + [
+            [r.work, _amount(r.nbytes), f"{r.requests:,}" if r.requests else "-",
+             *(_amount(r.memory.get(peer)) for peer in peers)] for r in results
+        ])  # fmt: skip
+        print()
+    notes: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for note in result.notes.items():
+            notes.setdefault(note, []).append(result.work)
+    for (peer, reason), works in notes.items():
+        print(f"- {peer}{'' if len(works) == len(results) else ', ' + '; '.join(works)}: {reason}")
+
+
+def _print_columns(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *rest in rows:
+        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        print("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+
+
+def _seconds(result: Result, peer: str) -> str:
+    median = result.median(peer)
+    if median is None:
+        return "-"
+    found, digits = result.seconds[peer], 3 if median >= 0.1 else 4
+    text = f"{median:.{digits}f} ({min(found):.{digits}f}-{max(found):.{digits}f})"
+    ratio = result.ratio(peer)
+    return text if peer == US or ratio is None else f"{text} [{ratio:.2f}]"
+
+
+def _amount(nbytes: int | None) -> str:
+    if nbytes is None:
+        return "-"
+    return f"{nbytes / (1 << 20):.1f} MiB" if nbytes >= 1 << 17 else f"{nbytes / 1024:.1f} KiB"
+
+
+def to_json(results: Sequence[Result], more: Mapping[str, Any]) -> str:
+    """Return all that was measured, for programs; seconds and bytes."""
+    rows = [
+        {"work": r.work, "bytes": r.nbytes, "requests": r.requests, "seconds": r.seconds, "memory": r.memory,
+         "notes": r.notes, **({"quickest_rank": r.quickest} if r.quickest else {})}
+        for r in results
+    ]  # fmt: skip
+    return json.dumps({"machine": machine(), **more, "results": rows}, indent=1)
 
 
 if __name__ == "__main__":

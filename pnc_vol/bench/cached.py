@@ -2,8 +2,9 @@
 
 The node-local cache beside writing without it, the burst-buffer log, a cache that is never synchronised (flush_none,
 E10's upper bound), and PnetCDF's burst buffer. Guarded file names defer each close to the next cycle, so that what the
-sync threads do can overlap with the computing. The global file system is emulated (`throttled`), with the files
-themselves on tmpfs, unless ``--bandwidth 0`` declares ``--dir`` to be one; computing is sleeping, as in E10's programs.
+sync threads do can overlap with the computing. The global file system is emulated (`testing.faults.ThrottledSystem`),
+with the files themselves on tmpfs, unless ``--bandwidth 0`` declares ``--dir`` to be one; computing is sleeping, as in
+E10's programs.
 
 Every peer runs with computing, as long as the synchronisation of one cycle takes, and without.
 
@@ -24,9 +25,9 @@ import numpy.typing as npt
 import pnc_vol
 from pnc_vol.bench.measure import US, Job, Stopwatch, check, wait_asleep
 from pnc_vol.bench.peers import PncVol, Spec, nbytes_of, peer_of
-from pnc_vol.bench.throttled import ThrottledSystem
 from pnc_vol.system import REAL, is_folder
 from pnc_vol.system.full_io import write_whole
+from pnc_vol.testing.faults import ThrottledSystem
 
 __all__ = ["arguments", "run"]
 

@@ -53,7 +53,7 @@ def create(job: Job) -> None:
         found = peer.open()
         name, spec = next(reversed(everything.items()))
         right = sorted(found) == sorted(everything) and tuple(found[name].shape) == spec.shape
-        right &= peer.calls.attributes(found[name]) == spec.attrs
+        right &= peer.attributes(found[name]) == spec.attrs
         if spec.dims and peer.name.startswith(US):
             right &= found[name].dims[0].label == spec.dims[0]
         peer.close()

@@ -7,8 +7,8 @@ Rules
 -----
 1. Each library is used as its own documentation advises users who want speed: netCDF4 without prefilling, PnetCDF with
    posted requests and one wait, h5py with chunks of several records, pnc_vol and h5py by plain assignment.
-2. All are a `Peer`. How a library makes, opens and defines is in a table (`Calls`); a class differs in how it moves
-   data. What it cannot do is not in `ways`, and a work leaves it out.
+2. All are a `Peer`, which has netCDF4's calls; a class has what its library does in another way. What it cannot do is
+   not in `ways`, and a work leaves it out.
 3. Loops over many small writes are here and call the library itself: a call more would be measured with them.
 4. On many ranks `create`, `open`, `flush` and `close` are called by all of them; `move` as often on every rank, perhaps
    of nothing. Data are in the file, or in the arrays, after `flush`. A peer moves at once what its library cannot
@@ -74,26 +74,8 @@ def nbytes_of(specs: Specs) -> int:
     return sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs.values())
 
 
-class Calls(NamedTuple):
-    """How a library makes and opens files, and what it does with definitions.
-
-    new, open : take the peer, and a mode; return the library's file.
-    variable : takes the peer, a name and a Spec; defines a variable with its attributes, and returns it.
-    attributes, put : take a variable; all attributes, and a change of one.
-    variables : of a file, by name.
-    """
-
-    new: Callable[[Any], Any]
-    open: Callable[[Any, str], Any]
-    variable: Callable[[Any, str, Spec], Any]
-    attributes: Callable[[Any], dict[str, Any]]
-    put: Callable[[Any, str, Any], None]
-    dimension: Callable[[Any, str, int | None], Any] | None = None
-    variables: Callable[[Any], Any] = lambda file: file.variables
-
-
 class Peer:
-    """A library and its file, whose variables are indexed as arrays unless a class has other calls.
+    """A library and its file, whose variables are indexed as arrays: netCDF4, unless a class has other calls.
 
     module : the library.
     comm : mpi4py.MPI.Intracomm or None
@@ -105,27 +87,61 @@ class Peer:
     collective = False
     ways: frozenset[str] = frozenset()
 
-    def __init__(self, name: str, module: Any, calls: Calls | None = None, comm: Any = None, **options: Any) -> None:
+    def __init__(self, name: str, module: Any, comm: Any = None, **options: Any) -> None:
         self.name, self.module, self.comm, self.options = name, module, comm, options
         self.how = options if comm is None else {"comm": comm, **options}
-        self.calls: Any = calls
         self.folder = self.path = ""
         self.file: Any = None
         self.variables: Any = {}
 
     def new(self) -> None:
         """Make a file without variables."""
-        self.file, self.known = self.calls.new(self), set[str]()
+        self.file, self.known = self.opened("w"), set[str]()
+
+    def opened(self, mode: str) -> Any:
+        """Return the library's file, made ("w") or opened."""
+        file = self.module.Dataset(self.path, mode, format="NETCDF3_64BIT_DATA")
+        file.set_auto_mask(False)
+        return file
+
+    def variable(self, name: str, spec: Spec) -> Any:
+        """Define a variable with its attributes."""
+        if spec.fill is None:
+            self.file.set_fill_off()
+        x = self.file.createVariable(name, spec.dtype, self.dimensions(spec), fill_value=spec.fill)
+        if spec.attrs:
+            x.setncatts(spec.attrs)
+        return x
+
+    def dimensions(self, spec: Spec) -> tuple[str, ...]:
+        """Return the names of a variable's dimensions, which are defined if they are new."""
+        names = spec.dims or ["t" if spec.grows and axis == 0 else f"n{n}" for axis, n in enumerate(spec.shape)]
+        for axis, (name, n) in enumerate(zip(names, spec.shape, strict=True)):
+            if name not in self.known:
+                self.dimension(name, None if spec.grows and axis == 0 else n)
+        return tuple(names)
+
+    def dimension(self, name: str, n: int | None) -> None:
+        """Define a dimension."""
+        self.known.add(name)
+        self.file.createDimension(name, n)
+
+    def attributes(self, x: Any) -> dict[str, Any]:
+        """Return all attributes of a variable."""
+        return {key: x.getncattr(key) for key in x.ncattrs()}
+
+    def put(self, x: Any, key: str, value: Any) -> None:
+        """Set an attribute of a variable, or of the file."""
+        setattr(x, key, value)
 
     def define(self, specs: Specs, attrs: Mapping[str, Any] = _NONE, dims: Mapping[str, int | None] = _NONE) -> None:
         """Define attributes of the file, dimensions that are in the file in this order, and variables."""
         for key, value in attrs.items():
-            self.calls.put(self.file, key, value)
+            self.put(self.file, key, value)
         for name, n in dims.items():
-            self.calls.dimension(self.file, name, n)
-            self.known.add(name)
-        variable = self.calls.variable
-        self.variables = {name: variable(self, name, spec) for name, spec in specs.items()}
+            self.dimension(name, n)
+        variable = self.variable
+        self.variables = {name: variable(name, spec) for name, spec in specs.items()}
 
     def enddef(self) -> None:
         """End the definitions, where a library wants to know."""
@@ -139,8 +155,8 @@ class Peer:
 
     def open(self, mode: str = "r") -> Any:
         """Open the file; its variables by name."""
-        self.file = self.calls.open(self, mode)
-        self.variables = self.calls.variables(self.file)
+        self.file = self.opened(mode)
+        self.variables = self.file.variables
         return self.variables
 
     def move(self, how: str, name: str, start: Place, values: Array) -> None:
@@ -228,7 +244,7 @@ class Peer:
 
     def set_attribute(self, name: str, key: str, value: Any) -> None:
         """Change an attribute of a variable."""
-        self.calls.put(self.variables[name], key, value)
+        self.put(self.variables[name], key, value)
 
 
 class H5py(Peer):
@@ -236,10 +252,35 @@ class H5py(Peer):
 
     ways = frozenset({"into", "groups", "flush"})
 
+    def opened(self, mode: str) -> Any:
+        # a file that is there has its layout
+        its_own = () if mode == "w" else ("layout", "subfiles", "header_reserve")
+        return self.module.File(self.path, mode, **{key: self.how[key] for key in self.how.keys() - its_own})
+
     def open(self, mode: str = "r") -> Any:
-        super().open(mode)
+        self.variables = self.file = self.opened(mode)
         self.enddef()
         return self.variables
+
+    def variable(self, name: str, spec: Spec) -> Any:
+        more: dict[str, Any] = {}
+        if spec.grows and self.comm is None:
+            # over a parallel HDF5 datasets do not grow, which would need chunks
+            inner = spec.shape[1:]
+            more = {"maxshape": (None, *inner), "chunks": (max(1, CHUNK // math.prod(inner)), *inner)}
+        return self._defined(name, spec, spec.shape, spec.dtype, more)
+
+    def _defined(self, name: str, spec: Spec, shape: tuple[int, ...], dtype: Any, more: dict[str, Any]) -> Any:
+        x = self.file.create_dataset(name, shape, dtype, fillvalue=spec.fill, **more)
+        for key, value in spec.attrs.items():
+            x.attrs[key] = value
+        return x
+
+    def attributes(self, x: Any) -> dict[str, Any]:
+        return dict(x.attrs)
+
+    def put(self, x: Any, key: str, value: Any) -> None:
+        x.attrs[key] = value
 
     def enddef(self) -> None:
         if self.collective:
@@ -276,6 +317,21 @@ class PncVol(H5py):
     def define(self, specs: Specs, attrs: Mapping[str, Any] = _NONE, dims: Mapping[str, int | None] = _NONE) -> None:
         self.specs = specs
         super().define(specs, attrs, dims)
+
+    def dimension(self, name: str, n: int | None) -> None:
+        self.file.create_dimension(name, n)
+
+    def variable(self, name: str, spec: Spec) -> Any:
+        shape, dtype = spec.shape, spec.dtype
+        if dtype == "S1":
+            # a text of fixed length is one element
+            shape, dtype = shape[:-1], f"S{shape[-1]}"
+        more: dict[str, Any] = {"maxshape": (None, *shape[1:])} if spec.grows else {}
+        if spec.dims is not None:
+            more["dims"] = spec.dims
+        if spec.decomposition is not None:
+            more["decomposition"] = spec.decomposition
+        return self._defined(name, spec, shape, dtype, more)
 
     def move(self, how: str, name: str, start: Place, values: Array) -> None:
         if how == "read":
@@ -317,22 +373,39 @@ class PnetCDF(Peer):
 
     ways = frozenset({"post", "request", "runs", "into", "flush"})
 
-    def new(self) -> None:
-        super().new()
-        self._begin()
-
-    def _begin(self) -> None:
+    def opened(self, mode: str) -> Any:
         # PnetCDF reads arrays when it waits, and swaps their bytes in place
         self._kept: list[Any] = []
         self._lent: set[str] = set()
         self.filled: set[str] = set()
+        made = {"format": "NC_64BIT_DATA", **self.how}
+        return self.module.File(
+            self.path, mode=mode, **(made if mode == "w" else {"comm": self.comm} if self.comm else {})
+        )
+
+    def variable(self, name: str, spec: Spec) -> Any:
+        dtype = np.dtype(spec.dtype)
+        x = self.file.def_var(name, dtype, self.dimensions(spec))
+        if spec.fill is not None:
+            x.def_fill(no_fill=0, fill_value=np.array(spec.fill, dtype))
+            if spec.grows:
+                self.filled.add(name)
+        for key, value in spec.attrs.items():
+            x.put_att(key, value)
+        return x
+
+    def dimension(self, name: str, n: int | None) -> None:
+        self.known.add(name)
+        self.file.def_dim(name, -1 if n is None else n)
+
+    def attributes(self, x: Any) -> dict[str, Any]:
+        return {key: x.get_att(key) for key in x.ncattrs()}
+
+    def put(self, x: Any, key: str, value: Any) -> None:
+        x.put_att(key, value)
 
     def enddef(self) -> None:
         self.file.enddef()
-
-    def open(self, mode: str = "r") -> Any:
-        self._begin()
-        return super().open(mode)
 
     def begin_record(self, record: int) -> None:
         for name in self.filled:
@@ -474,8 +547,9 @@ class Raw(Peer):
         _, begin, strides = self.layout[name]
         if not values.size:
             return []
-        inner = values.ndim
-        while inner > 1 and values.shape[inner - 1] * strides[inner - 1] == strides[inner - 2]:
+        # records of one number lie apart from one another
+        inner = values.ndim + bool(values.ndim and strides[-1] != values.itemsize)
+        while 1 < inner <= values.ndim and values.shape[inner - 1] * strides[inner - 1] == strides[inner - 2]:
             inner -= 1
         at = np.full((), begin + int(np.dot(strides, start)), np.int64)
         for axis in range(inner - 1):
@@ -602,141 +676,44 @@ class Scipy(Peer):
 
     ways = frozenset({"flush"})
 
+    def opened(self, mode: str) -> Any:
+        mapped = self.name == "scipy mmap" and mode == "r"
+        return self.module.netcdf_file(self.path, "a" if mode == "r+" else mode, mmap=mapped, version=2)
+
+    def variable(self, name: str, spec: Spec) -> Any:
+        x = self.file.createVariable(name, spec.dtype, self.dimensions(spec))
+        for key, value in spec.attrs.items():
+            setattr(x, key, value)
+        return x
+
+    def attributes(self, x: Any) -> dict[str, Any]:
+        return {k: v.decode() if isinstance(v, bytes) else v for k, v in x._attributes.items()}
+
     def native(self, got: Any) -> Any:
         return [self.native(x) for x in got] if isinstance(got, list) else got.astype(got.dtype.newbyteorder("="))
 
 
-# ------------------------------------------------------------------------------------------ how libraries define
-
-
-def _h5py_variable(p: Any, name: str, spec: Spec) -> Any:
-    more: dict[str, Any] = {}
-    if spec.grows and p.comm is None:
-        # over a parallel HDF5 datasets do not grow, which would need chunks
-        inner = spec.shape[1:]
-        more = {"maxshape": (None, *inner), "chunks": (max(1, CHUNK // math.prod(inner)), *inner)}
-    return _with_attrs(p.file.create_dataset(name, spec.shape, spec.dtype, fillvalue=spec.fill, **more), spec)
-
-
-def _pnc_vol_variable(p: Any, name: str, spec: Spec) -> Any:
-    shape, dtype = spec.shape, spec.dtype
-    if dtype == "S1":
-        # a text of fixed length is one element
-        shape, dtype = shape[:-1], f"S{shape[-1]}"
-    more: dict[str, Any] = {"maxshape": (None, *shape[1:])} if spec.grows else {}
-    if spec.dims is not None:
-        more["dims"] = spec.dims
-    if spec.decomposition is not None:
-        more["decomposition"] = spec.decomposition
-    return _with_attrs(p.file.create_dataset(name, shape, dtype, fillvalue=spec.fill, **more), spec)
-
-
-def _with_attrs(x: Any, spec: Spec) -> Any:
-    for key, value in spec.attrs.items():
-        x.attrs[key] = value
-    return x
-
-
-def _dimensions(p: Any, spec: Spec) -> tuple[str, ...]:
-    """Return the names of a variable's dimensions, which are defined if they are new."""
-    names = spec.dims or ["t" if spec.grows and axis == 0 else f"n{n}" for axis, n in enumerate(spec.shape)]
-    for axis, (name, n) in enumerate(zip(names, spec.shape, strict=True)):
-        if name not in p.known:
-            p.known.add(name)
-            p.calls.dimension(p.file, name, None if spec.grows and axis == 0 else n)
-    return tuple(names)
-
-
-def _netcdf4_open(p: Any, mode: str) -> Any:
-    file = p.module.Dataset(p.path, mode)
-    file.set_auto_mask(False)
-    return file
-
-
-def _netcdf4_variable(p: Any, name: str, spec: Spec) -> Any:
-    if spec.fill is None:
-        p.file.set_fill_off()
-    x = p.file.createVariable(name, spec.dtype, _dimensions(p, spec), fill_value=spec.fill)
-    if spec.attrs:
-        x.setncatts(spec.attrs)
-    return x
-
-
-def _scipy_variable(p: Any, name: str, spec: Spec) -> Any:
-    x = p.file.createVariable(name, spec.dtype, _dimensions(p, spec))
-    for key, value in spec.attrs.items():
-        setattr(x, key, value)
-    return x
-
-
-def _pnetcdf_variable(p: Any, name: str, spec: Spec) -> Any:
-    dtype = np.dtype(spec.dtype)
-    x = p.file.def_var(name, dtype, _dimensions(p, spec))
-    if spec.fill is not None:
-        x.def_fill(no_fill=0, fill_value=np.array(spec.fill, dtype))
-        if spec.grows:
-            p.filled.add(name)
-    for key, value in spec.attrs.items():
-        x.put_att(key, value)
-    return x
-
-
-def _when_opened(p: Any) -> dict[str, Any]:
-    # a file has its layout
-    return {key: value for key, value in p.how.items() if key not in ("layout", "subfiles", "header_reserve")}
-
-
-_H5 = Calls(
-    new=lambda p: p.module.File(p.path, "w", **p.how),
-    open=lambda p, mode: p.module.File(p.path, mode, **_when_opened(p)),
-    variable=_h5py_variable,
-    attributes=lambda x: dict(x.attrs),
-    put=lambda x, key, value: x.attrs.__setitem__(key, value),
-    variables=lambda file: file,
-)
-_PNC_VOL = _H5._replace(variable=_pnc_vol_variable, dimension=lambda file, name, n: file.create_dimension(name, n))
-_NETCDF4 = Calls(
-    new=lambda p: p.module.Dataset(p.path, "w", format="NETCDF3_64BIT_DATA"),
-    open=_netcdf4_open,
-    variable=_netcdf4_variable,
-    attributes=lambda x: {key: x.getncattr(key) for key in x.ncattrs()},
-    put=setattr,
-    dimension=lambda file, name, n: file.createDimension(name, n),
-)
-_SCIPY = _NETCDF4._replace(
-    new=lambda p: p.module.netcdf_file(p.path, "w", version=2),
-    open=lambda p, mode: p.module.netcdf_file(p.path, "r" if mode == "r" else "a", mmap=p.name == "scipy mmap"),
-    variable=_scipy_variable,
-    attributes=lambda x: {k: v.decode() if isinstance(v, bytes) else v for k, v in x._attributes.items()},
-)
-_PNETCDF = Calls(
-    new=lambda p: p.module.File(p.path, mode="w", format="NC_64BIT_DATA", **p.how),
-    open=lambda p, mode: p.module.File(p.path, mode=mode, **({} if p.comm is None else {"comm": p.comm})),
-    variable=_pnetcdf_variable,
-    attributes=lambda x: {key: x.get_att(key) for key in x.ncattrs()},
-    put=lambda x, key, value: x.put_att(key, value),
-    dimension=lambda file, name, n: file.def_dim(name, -1 if n is None else n),
-)
-_LIBRARIES: dict[str, tuple[str, type[Peer], Calls | None, dict[str, Any]]] = {
-    "pnc_vol": ("pnc_vol", PncVol, _PNC_VOL, {}),
-    "h5py": ("h5py", H5py, _H5, {}),
-    "netCDF4": ("netCDF4", Peer, _NETCDF4, {}),
-    "scipy": ("scipy.io", Scipy, _SCIPY, {}),
-    "scipy mmap": ("scipy.io", Scipy, _SCIPY, {}),
-    "PnetCDF-Python": ("pnetcdf", PnetCDF, _PNETCDF, {}),
-    "os.pwrite": ("os", Raw, None, {}),
-    "swapped os.pwrite": ("os", Raw, None, {"swapped": True}),
-    "numpy.memmap": ("numpy", Raw, None, {"mapped": True}),
-    "MPI.File": ("mpi4py.MPI", MpiFilePeer, None, {}),
+_LIBRARIES: dict[str, tuple[str, type[Peer], dict[str, Any]]] = {
+    "pnc_vol": ("pnc_vol", PncVol, {}),
+    "h5py": ("h5py", H5py, {}),
+    "netCDF4": ("netCDF4", Peer, {}),
+    "scipy": ("scipy.io", Scipy, {}),
+    "scipy mmap": ("scipy.io", Scipy, {}),
+    "PnetCDF-Python": ("pnetcdf", PnetCDF, {}),
+    "os.pwrite": ("os", Raw, {}),
+    "swapped os.pwrite": ("os", Raw, {"swapped": True}),
+    "numpy.memmap": ("numpy", Raw, {"mapped": True}),
+    "MPI.File": ("mpi4py.MPI", MpiFilePeer, {}),
 }
+"""The module of each library, its class, and options of it."""
 LIBRARIES = ("pnc_vol", "h5py", "netCDF4", "scipy", "PnetCDF-Python")
 
 
 def peer_of(library: str, name: str = "", comm: Any = None, **options: Any) -> Any:
     """Return the peer of a library of the table, by another name perhaps; the reason if it cannot be imported."""
-    module, kind, calls, more = _LIBRARIES[library]
+    module, kind, more = _LIBRARIES[library]
     loaded = load(module)
-    return loaded if isinstance(loaded, str) else kind(name or library, loaded, calls, comm, **more, **options)
+    return loaded if isinstance(loaded, str) else kind(name or library, loaded, comm, **more, **options)
 
 
 def installed(names: Sequence[str] = (*LIBRARIES, "os.pwrite")) -> dict[str, Any]:

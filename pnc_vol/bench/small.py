@@ -184,7 +184,7 @@ def _many_objects(job: Job, peers: Mapping[str, Any], count: int) -> None:
             found = peer.open()
         with watch(listing):
             listed = list(found)
-        of = peer.calls.attributes
+        of = peer.attributes
         with watch(attributes):
             read = sum(float(of(found[name])["valid_max"]) for name in names)
         with watch(by_name):

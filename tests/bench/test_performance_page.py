@@ -56,6 +56,12 @@ def test_tables_are_replaced_and_text_is_kept(script: ModuleType, tmp_path: Path
     assert (tmp_path / "performance-summary.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_run_is_drawn(script: ModuleType, tmp_path: Path) -> None:
+    image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
+    script.picture({"fast": [{"seconds": {"pnc_vol": [2.0, 3.0], "h5py": [5.0], "scipy": []}}]}, "io")
+    assert image.imread(tmp_path / "performance-io.png").shape[0] > 100
+
+
 def test_the_summary_is_read_out_of_the_tables(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     lines = script.summary(script.TABLES.read_text())

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.bench.throttled import ThrottledSystem
+from pnc_vol.testing.faults import ThrottledSystem
 from pnc_vol.testing.mpi import missing, run_mpi
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
-from pnc_vol.bench.throttled import ThrottledSystem
+from pnc_vol.testing.faults import ThrottledSystem
 
 
 def written(system: ThrottledSystem, path: Path, nbytes: int, times: int = 1) -> float:
