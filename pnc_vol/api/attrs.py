@@ -26,7 +26,7 @@ from pnc_vol.format.limits import check_type
 from pnc_vol.late import late
 from pnc_vol.mapping.attribute_encoding import Attribute, encode_attribute, fitting, make_attribute
 from pnc_vol.mapping.attributes import PLAIN_TYPES, Attributes
-from pnc_vol.mapping.dtypes import Empty
+from pnc_vol.mapping.dtypes import Empty, check_string_dtype
 from pnc_vol.mapping.encoding import from_fields
 from pnc_vol.mapping.tree import DatasetNode
 
@@ -218,7 +218,9 @@ class AttributeManager(MutableMappingHDF5):
                 raise TypeError(
                     f"Shape of data {array.shape} is incompatible with existing attribute {text!r} of shape {old.shape}"
                 )
-            if array.dtype.kind == "U" or (array.dtype.kind == "S") != (old.dtype.kind == "S"):
+            # HDF5 converts strings of one length to such of any length, too
+            refused = check_string_dtype(old.dtype) is None if array.dtype.kind == "S" else old.dtype.kind == "S"
+            if array.dtype.kind == "U" or refused:
                 raise ConversionError(f"No conversion path for dtype: {array.dtype!r} to {old.dtype!r}")
             attrs[text] = make_attribute(array.reshape(old.shape), dtype=old.dtype)
             self._id.node.tree.touch_attributes(self._id.node)

@@ -464,6 +464,8 @@ class Creating(HLObject, MutableMappingHDF5):
         asked = "without a name" if slot is None else slot.asked
         dataset_plan.check_version(asked, plan.element, plan.shape, session.defs.version)
         if slot is not None:
+            if not as_link:
+                slot.check_ends_in_name(what)
             slot.check_free(what, as_link=as_link)
         self._id.handle.check_writable("create dataset")
         tree = session.defs.tree

@@ -239,6 +239,18 @@ class Slot(NamedTuple):
             error = LinkExistsError if as_link else NameExistsError
             raise error(f"Unable to {what} {self.asked!r} (name already exists); delete it first or use another name")
 
+    def check_ends_in_name(self, what: str) -> None:
+        """Refuse a path that ends with a slash: h5py takes what is behind it for the name of a dataset.
+
+        Raises
+        ------
+        DefinitionError
+        """
+        if self.leaf and self.asked.endswith("/"):
+            raise DefinitionError(
+                f"Unable to {what} {self.asked!r} (name parameter cannot be an empty string); leave out the last '/'"
+            )
+
     def open(self) -> GroupNode:
         """Return the parent of the new object; missing groups are made."""
         group = self.group

@@ -306,6 +306,7 @@ def make(
             raise NotYetError(f"{layout=} has no virtual or external datasets; create the file without layout=")
         where = None if name is None else paths.slot(group.id.node, name, "create dataset")
         if where is not None:
+            where.check_ends_in_name("create dataset")
             where.check_free("create dataset")
         group.id.handle.check_writable("create dataset")
         tree = session.defs.tree

@@ -266,6 +266,9 @@ def rows_of(values: Any, base: Dtype, on_overflow: Overflow = "raise") -> NDArra
     try:
         array = conform(values, base, on_overflow)
     except (ConversionError, ValueError, TypeError):
+        if not hasattr(values, "__len__") or getattr(values, "shape", None) == ():
+            # one value, and no list of rows
+            raise
         return _rows([_row(item, base, on_overflow) for item in values], (len(values),))
     if array.ndim > 1:
         *outer, length = array.shape

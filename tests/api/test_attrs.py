@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.errors import ConversionError, RangeError
 
 
 def test_names(both: Any) -> None:
@@ -56,6 +57,30 @@ def test_values_under_a_mask_are_kept(both: Any) -> None:
         d = f.create_dataset('d', (3,), 'i2'); d[...] = m; d.attrs['m'] = m
         [v for v in f.attrs.values()], d[()], d.attrs['m']
     """)
+
+
+def test_texts_are_modified_by_bytes(both: Any) -> None:
+    both.same("""
+        f.attrs['t'] = 'abc'; f.attrs['ts'] = ['abc', 'd']; f.attrs['s'] = np.bytes_(b'abc'); f.attrs['n'] = 1
+        f.attrs.modify('t', np.array([b'x'])), f.attrs['t']
+        f.attrs.modify('t', np.array(b'q')), f.attrs['t']
+        f.attrs.modify('ts', np.array([b'a', b'b'], 'S1')), f.attrs['ts'].tolist()
+        f.attrs.modify('ts', np.array([b'abcdef', b'x'])), f.attrs['ts'].tolist()
+        f.attrs.modify('ts', np.array([b'x']))
+        f.attrs.modify('s', np.array([b'x'])), f.attrs['s']
+        f.attrs.modify('n', np.array([b'x']))
+    """)
+
+
+def test_a_number_that_does_not_fit_is_no_row() -> None:
+    """HDF5 stores another number."""
+    with pnc_vol.File("a.nc", "w", driver="memory") as f:
+        for value in (2**63, np.uint64(2**63), np.array(2**63, "u8")):
+            with pytest.raises(RangeError, match="does not fit"):
+                f.attrs.create("rows", value, dtype=pnc_vol.vlen_dtype("i4"))
+        with pytest.raises(ConversionError):
+            f.attrs.create("rows", object(), dtype=pnc_vol.vlen_dtype("i4"))
+        assert not f.attrs
 
 
 def test_values_are_copies() -> None:

@@ -50,6 +50,19 @@ def test_refused_names(both: Any) -> None:
     """)
 
 
+def test_a_slash_at_the_end_of_a_name(both: Any) -> None:
+    """Groups and links may be asked for with one; of a dataset h5py takes what is behind it for the name."""
+    both.same("""
+        f.create_dataset('a/', (2,), 'i4')
+        f.create_dataset('//b//', (2,), 'i4')
+        f.create_dataset('/', (2,), 'i4')
+        f.require_dataset('c/', (2,), 'i4')
+        f.create_dataset('e/', (2,), 'i4', external='raw')
+        f.create_group('k/').name, f.create_group('k/m/').name, f.require_group('r/').name
+        f.__setitem__('z/', 1), f['z'][()]
+    """)
+
+
 def test_a_refused_creation_leaves_no_group(impl: Any) -> None:
     if not impl.ours:
         pytest.skip("h5py leaves the groups on the way behind")
