@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-FIRST_FILE = 110
+FIRST_FILE = 105
 """Modules of the package that a script loads that writes one dataset."""
-READ = 116
+READ = 110
 """The same for one that writes and reads it."""
 
 

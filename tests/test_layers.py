@@ -22,7 +22,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # The limits are what has been reached: they are lowered with the tree, and not raised.
 LONGEST_FUNCTION = 66
-LATE_IMPORTS = 105
+LATE_IMPORTS = 101
 CYCLES_ACROSS_ROOMS = 0
 CYCLES = 0
 LARGE_CLASSES = 3  # the third is the record of an opening, a row of fields without methods that share them

@@ -25,22 +25,20 @@ from pnc_vol.api.filters import CopiedChunks, given_options, warn_of_storage
 from pnc_vol.api.ids import GroupID
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.module import get_config
-from pnc_vol.api.objects import Datatype, HLObject, class_of, wrap
-from pnc_vol.errors import BlockedPathError, NotFoundError, NotYetError
+from pnc_vol.api.objects import Datatype, HLObject, wrap
+from pnc_vol.api.posting import source
+from pnc_vol.errors import NotYetError
 from pnc_vol.late import late
 from pnc_vol.mapping.dimensions import name_axes
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import hdf5_files, linking, virtual
+    from pnc_vol.api import linking, virtual
     from pnc_vol.api.group import Group
-    from pnc_vol.extents import selection
     from pnc_vol.file.open_file import OpenFile
 else:
     # few programs give fill values for fields, or make something in other files
-    virtual = late("pnc_vol.api.virtual")
-    hdf5_files, linking = late("pnc_vol.api.hdf5_files"), late("pnc_vol.api.linking")
-    selection = late("pnc_vol.extents.selection")
+    virtual, linking = late("pnc_vol.api.virtual"), late("pnc_vol.api.linking")
 
 __all__ = ["Creating", "also_outside"]
 
@@ -64,12 +62,7 @@ def also_outside(method: F) -> F:
         except paths.LeadsOutside as link:
             # without its traceback, whose frames would keep the other file open
             problem = link.with_traceback(None)
-        try:
-            there = linking.follow(group.id, problem.outside)
-        except NotFoundError as missing:
-            raise BlockedPathError(f"{problem}: {missing}") from None
-        if not isinstance(there, class_of("group")) or hdf5_files.is_foreign(there):
-            raise BlockedPathError(f"{problem}: {there!r} is there, and no group of a NetCDF file")
+        there = linking.group_outside(group.id, problem)
         return getattr(there, method.__name__)(problem.rest, *args, **keywords)
 
     return making  # type: ignore[return-value]
@@ -297,7 +290,7 @@ class Creating(HLObject, MutableMappingHDF5):
             if dims is not None:
                 name_axes(node, dims)
             if data is not None and data.size and not session.write_short(node, (), data):
-                session.write(node, selection.select(full or (), ()), data)
+                session.write(node, source(full or (), ()), data)
         except BaseException:
             session.defs.tree.take_back(first, group, (name,))
             raise
@@ -485,7 +478,7 @@ class Creating(HLObject, MutableMappingHDF5):
                 node.ignored = dict(plan.ignored)
             session.defs.check_room(node, session.disk)
             if plan.data is not None and plan.data.size and not session.write_short(node, (), plan.data):
-                session.write(node, selection.select(plan.shape or (), ()), plan.data)
+                session.write(node, source(plan.shape or (), ()), plan.data)
         return dataset_of(self._id.handle, node)
 
 

@@ -25,6 +25,7 @@ from pnc_vol.api.ids import FileID, ObjectID
 from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import stands_for
 from pnc_vol.errors import NotCDFError, printable
+from pnc_vol.file import report
 from pnc_vol.late import late
 from pnc_vol.mapping.dimensions import declare
 from pnc_vol.queue.request import Request
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from pnc_vol.api import hdf5_files
-    from pnc_vol.file import report
     from pnc_vol.system import System
 
     class FileOptions(TypedDict, total=False):
@@ -81,8 +81,8 @@ if TYPE_CHECKING:
         fileobj: Any
 
 else:
-    # what opens files is loaded with the first file, not with the class
-    hdf5_files, report = late("pnc_vol.api.hdf5_files"), late("pnc_vol.file.report")
+    # few programs open files that h5py has to read
+    hdf5_files = late("pnc_vol.api.hdf5_files")
 
 __all__ = ["File"]
 

@@ -27,6 +27,7 @@ from pnc_vol.api import hdf5_files, paths
 from pnc_vol.api.ids import Handle, ObjectID
 from pnc_vol.api.objects import ExternalLink, HardLink, HLObject, SoftLink, class_of
 from pnc_vol.errors import (
+    BlockedPathError,
     DefinitionError,
     FormatError,
     LockedError,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from pnc_vol.mapping.tree import GroupNode
 
 __all__ = [
-    "follow", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places",
+    "follow", "group_outside", "link_at", "make_link", "may_open", "moved_link", "one_step", "open_other", "places",
     "remove", "remove_link", "why_not",
 ]  # fmt: skip
 
@@ -178,6 +179,23 @@ def follow(oid: ObjectID, outside: paths.Outside, mode: str | None = None, swmr:
                 "to file; the links form a circle"
             )
         return _followed(oid, outside, mode, swmr and mode == "r")
+
+
+def group_outside(oid: ObjectID, problem: paths.LeadsOutside) -> Group:
+    """Return the group of another file in which a path goes on.
+
+    Raises
+    ------
+    BlockedPathError
+        It leads nowhere, or to something else.
+    """
+    try:
+        there = follow(oid, problem.outside)
+    except NotFoundError as missing:
+        raise BlockedPathError(f"{problem}: {missing}") from None
+    if not isinstance(there, class_of("group")) or hdf5_files.is_foreign(there):
+        raise BlockedPathError(f"{problem}: {there!r} is there, and no group of a NetCDF file")
+    return there  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

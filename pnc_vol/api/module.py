@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.file.file_sets import file_with_header
 from pnc_vol.system import REAL
 
 __all__ = ["UNLIMITED", "Config", "get_config", "is_hdf5", "version"]
@@ -38,9 +39,8 @@ def is_hdf5(fname: str | bytes | os.PathLike[str]) -> bool:
     >>> is_hdf5("there is no such file")
     False
     """
-    # Loaded when it is asked for, not with the package.
+    # Loaded when it is asked for: a program that creates a file looks into none.
     from pnc_vol.disk.existing import HDF5, NETCDF, kind_of
-    from pnc_vol.file.file_sets import file_with_header
 
     path = file_with_header(REAL, os.path.abspath(os.fsdecode(fname)))
     try:
