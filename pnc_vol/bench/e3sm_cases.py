@@ -212,22 +212,19 @@ class Dealt:
         return Map(self.dims, nreqs, nreqs, *(np.concatenate(column).astype(np.int64) for column in columns))
 
 
-def invented(case: str, size: int, processes: int, only: int | None = None) -> tuple[list[Map], dict[str, int]]:
+def invented(case: str, size: int, processes: int) -> tuple[list[Map], dict[str, int]]:
     """Return maps of a case at any size, and the lengths of the dimensions that they are about.
 
     Parameters
     ----------
     case, size, processes
         See `dealt_out`.
-    only : int, optional
-        Make the lists of the first so many processes alone: those of all are more than one machine's memory where
-        there are thousands.
     """
     dealt, lengths = dealt_out(case, size, processes)
-    maps = [one.map(only or processes) for one in dealt]
+    maps = [one.map(processes) for one in dealt]
     if case == "F":
         # patches are stored as runs of several columns
-        runs = [maps[0].of_rank(p, only or processes) for p in range(only or processes)]
+        runs = [maps[0].of_rank(p, processes) for p in range(processes)]
         nreqs = np.array([len(one.start) for one in runs], np.int64)
         maps[0] = Map(maps[0].dims, nreqs, nreqs, *(np.concatenate(column) for column in zip(*runs, strict=True)))
     return maps, lengths

@@ -27,7 +27,7 @@ from pnc_vol.errors import FormatError, LimitError
 from pnc_vol.extents.merge import coalesced
 from pnc_vol.extents.model import Int64, Runs, before, distinct, spread
 
-__all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "coverage", "index_of"]
+__all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "index_of"]
 
 _MOST_NAMED = 10
 _MOST_RUNS = 1 << 21  # of a window: at most 64 MiB of index, and 220 MiB while it is made
@@ -393,15 +393,3 @@ def index_of(
     if most <= _MOST_RUNS:
         return ElementIndex(nelems, parts(), name)
     return BoundedIndex(nelems, parts, name, most=_MOST_RUNS)
-
-
-def coverage(nelems: int, parts: Iterable[tuple[int, SubfileMap]], name: str = "the map") -> Coverage:
-    """Return how the blobs of a map cover its elements, whether they overlap or not; parameters as of `ElementIndex`.
-
-    Raises
-    ------
-    FormatError
-        A blob has elements outside.
-    """
-    found = _Gathered(nelems, parts, name, 0, nelems)
-    return found.counted(nelems, found.overlaps())

@@ -110,7 +110,6 @@ def decode_header(data: bytes, where: str = "header_blob", *, offset: int = 0, m
     data : bytes, all of the dataset.
     where : str, the file and the dataset, for messages.
     offset : int, the byte of the file where the dataset begins, for messages.
-    most : int, bytes of the longest header that is decoded.
 
     Raises
     ------
@@ -309,14 +308,13 @@ class Hdf5Form:
         return self.subfiles[number].over(driver)
 
 
-def read_subfile(driver: Driver, path: str, *, most: int = MAX_HEADER_BYTES) -> Hdf5Subfile:
+def read_subfile(driver: Driver, path: str) -> Hdf5Subfile:
     """Read everything in a subfile that is needed to find its elements.
 
     Parameters
     ----------
     driver : Driver, of the whole file.
     path : str, for messages.
-    most : int, bytes of the longest header that is decoded.
 
     Raises
     ------
@@ -329,9 +327,9 @@ def read_subfile(driver: Driver, path: str, *, most: int = MAX_HEADER_BYTES) -> 
     container = find(driver, path)
     where = f"{path}: /{HEADER}"
     stored = container.header
-    if stored.nbytes > most:
+    if stored.nbytes > MAX_HEADER_BYTES:
         raise LimitError(
-            f"{where} has {stored.nbytes} bytes, more than {most}; increase max_header_bytes if you trust the file.",
+            f"{where} has {stored.nbytes} bytes, more than the {MAX_HEADER_BYTES} that are read of a header",
             offset=stored.offset,
             field=HEADER,
             value=stored.nbytes,
@@ -340,7 +338,7 @@ def read_subfile(driver: Driver, path: str, *, most: int = MAX_HEADER_BYTES) -> 
     if stored.nbytes and driver.read_one(content, stored.offset) != stored.nbytes:
         raise FormatError(f"{where} could not be read whole: the file has become shorter", field=HEADER)
     data = content.tobytes()
-    header = decode_header(data, where, offset=stored.offset, most=most)
+    header = decode_header(data, where, offset=stored.offset)
     order = order_of(data)
     says = described(header, path)
     parts = read_parts(driver, container.data, header, says, order, path)
