@@ -18,12 +18,12 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pnc_vol.bench.__main__ import machine
+from pnc_vol.bench.__main__ import plot
 from pnc_vol.bench.measure import US, Result
 
 PAGE = Path(__file__).parent.parent / "docs/explain/performance.md"
@@ -310,41 +310,6 @@ def memory(works: dict[str, list[dict[str, Any]]]) -> list[str]:
         cells = (f"{found[peer] / (1 << 20):.0f}" if peer in found else "-" for peer in peers)
         lines.append(f"| {work} | {' | '.join(cells)} |")
     return lines
-
-
-def plot(results: Sequence[Result], path: str, title: str) -> None:
-    """Plot the seconds of each work, one bar a peer with its range, on a logarithmic axis.
-
-    Raises
-    ------
-    ImportError
-        matplotlib is not installed.
-    """
-    from matplotlib.figure import Figure
-
-    shown = [result for result in results if any(result.seconds.values())]
-    peers = list(dict.fromkeys(peer for result in shown for peer in result.seconds if result.seconds[peer]))
-    height = 0.8 / max(1, len(peers))
-    figure = Figure(figsize=(9, 1.2 + len(shown) * (0.25 + 0.16 * len(peers))), layout="constrained")
-    axes = figure.subplots()
-    for i, peer in enumerate(peers):
-        at = [(j, r.median(peer) or 0.0, r.seconds[peer]) for j, r in enumerate(shown) if r.seconds.get(peer)]
-        bars = axes.barh(
-            [j + (i - (len(peers) - 1) / 2) * height for j, _, _ in at], [m for _, m, _ in at], height * 0.92,
-            label=peer, color=f"C{i}", xerr=[[m - min(s) for _, m, s in at], [max(s) - m for _, m, s in at]],
-            error_kw={"elinewidth": 0.8, "ecolor": "0.3"},
-        )  # fmt: skip
-        axes.bar_label(bars, [f"{m:.3g}" for _, m, _ in at], padding=4, fontsize=7)
-    axes.set_yticks(range(len(shown)), [result.work for result in shown])
-    axes.set(xscale="log", ylim=(len(shown) - 0.45, -0.55))
-    axes.margins(x=0.12)
-    axes.set_xlabel("seconds (median; lines: fastest to slowest); shorter is better")
-    axes.grid(axis="x", which="major", color="0.9")
-    axes.set_axisbelow(True)
-    figure.legend(loc="outside lower center", ncols=min(4, len(peers)), frameon=False)
-    about = machine()
-    axes.set_title(f"{title}\n{about['cpu']}, {about['cores']} cores", fontsize=10, loc="left")
-    figure.savefig(path, dpi=120)
 
 
 def picture(works: dict[str, list[dict[str, Any]]], name: str) -> None:

@@ -60,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--only", default="", help="works with this in their names only")
         one.add_argument("--peers", type=lambda text: text.split(","), help="run only these, by name: a,b")
         one.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        one.add_argument("--plot", metavar="FILE.png", help="draw a picture, too")
         one.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure peak memory")
         one.add_argument("--memory-of", help=argparse.SUPPRESS)  # a work and a peer, for the process that measures it
         if name in RANKS:
@@ -142,6 +143,8 @@ def _show(job: Job, lines: list[str]) -> None:
         if spent and result.nbytes:
             rates = [result.nbytes / 2**20 / seconds for seconds in (statistics.median(spent), min(spent))]
             lines.append(f"{result.work}: {rates[0]:.2f} MiB/s, at best {rates[1]:.2f} ({US})")
+    if o.plot:
+        plot(results, o.plot, f"{o.name}: pnc_vol and its peers")
     if o.json:
         print(to_json(results, {"benchmark": o.name, "rounds": o.rounds, "report": lines}))
         return
@@ -153,7 +156,7 @@ def _show(job: Job, lines: list[str]) -> None:
     print_table(results)
 
 
-# ------------------------------------------------------------------------------------------------ what is printed
+# -------------------------------------------------------------------------------------------- what is printed and drawn
 
 
 def machine() -> dict[str, Any]:
@@ -219,6 +222,41 @@ def to_json(results: Sequence[Result], more: Mapping[str, Any]) -> str:
         for r in results
     ]  # fmt: skip
     return json.dumps({"machine": machine(), **more, "results": rows}, indent=1)
+
+
+def plot(results: Sequence[Result], path: str, title: str) -> None:
+    """Plot the seconds of each work, one bar a peer with its range, on a logarithmic axis.
+
+    Raises
+    ------
+    ImportError
+        matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure
+
+    shown = [result for result in results if any(result.seconds.values())]
+    peers = list(dict.fromkeys(peer for result in shown for peer in result.seconds if result.seconds[peer]))
+    height = 0.8 / max(1, len(peers))
+    figure = Figure(figsize=(9, 1.2 + len(shown) * (0.25 + 0.16 * len(peers))), layout="constrained")
+    axes = figure.subplots()
+    for i, peer in enumerate(peers):
+        at = [(j, r.median(peer) or 0.0, r.seconds[peer]) for j, r in enumerate(shown) if r.seconds.get(peer)]
+        bars = axes.barh(
+            [j + (i - (len(peers) - 1) / 2) * height for j, _, _ in at], [m for _, m, _ in at], height * 0.92,
+            label=peer, color=f"C{i}", xerr=[[m - min(s) for _, m, s in at], [max(s) - m for _, m, s in at]],
+            error_kw={"elinewidth": 0.8, "ecolor": "0.3"},
+        )  # fmt: skip
+        axes.bar_label(bars, [f"{m:.3g}" for _, m, _ in at], padding=4, fontsize=7)
+    axes.set_yticks(range(len(shown)), [result.work for result in shown])
+    axes.set(xscale="log", ylim=(len(shown) - 0.45, -0.55))
+    axes.margins(x=0.12)
+    axes.set_xlabel("seconds (median; lines: fastest to slowest); shorter is better")
+    axes.grid(axis="x", which="major", color="0.9")
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside lower center", ncols=min(4, len(peers)), frameon=False)
+    about = machine()
+    axes.set_title(f"{title}\n{about['cpu']}, {about['cores']} cores", fontsize=10, loc="left")
+    figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":

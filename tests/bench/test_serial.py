@@ -86,11 +86,16 @@ def test_peak_memory_is_that_of_the_work(tmp_path: Path, capsys: pytest.CaptureF
         assert 0.9 * read["bytes"] < nbytes < 4 * read["bytes"] + (32 << 20), peer
 
 
-def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["io", "--scale", "1e-6", "--rounds", "1", "--no-memory", "--dir", str(tmp_path)]) == 0
+def test_table_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    import matplotlib.image
+
+    picture = tmp_path / "picture.png"
+    assert main(["io", "--scale", "1e-6", "--rounds", "1", "--no-memory", "--plot", str(picture)]) == 0
     out = capsys.readouterr().out
     assert "os.pwrite" in out
     assert "read, one call each" in out
+    assert matplotlib.image.imread(str(picture)).shape[0] > 400
 
 
 @pytest.mark.parametrize("peers", ["h5pi", "pnc_vol,h5pi"])
