@@ -67,8 +67,10 @@ _MORE = 1024
 """Runs of a post that become rows, where none do: a list of runs is planned by itself, for 20 to 30 µs more, but rows
 take more of the budget, and what is beyond it goes past the ranks that write for others."""
 
-_STORED = 512 << 10
-"""Bytes of a block that is brought in file form: two of them, and the kernel's own, stay in a core's cache."""
+_STORED = 1 << 20
+"""Bytes of a block that is copied from another file: it stays in a processor's cache, and its calls of Python take
+little beside it; a file system may want larger pieces of free memory for larger ones, which take longer to find. One
+thread does it: writes to one file wait for each other, so that a second thread gained nothing and spun."""
 
 _STREAM_RUNS = 1 << 15
 """Runs of a block that goes straight to the file, at most: planning one takes about 100 bytes for a moment."""
@@ -343,8 +345,7 @@ def write_stored(
     ----------
     first, count : int, the elements, in C order.
     read : callable
-        ``read(memory, behind)`` fills `memory` with what is `behind` bytes behind the first of these elements; two
-        threads may call it at once.
+        ``read(memory, behind)`` fills `memory` with what is `behind` bytes behind the first of these elements.
 
     Returns
     -------
@@ -354,13 +355,13 @@ def write_stored(
     at = _place_in_file(session, node)
     if at is None or not _may_write_now(session, node, at):
         return False
-    width, inner = at.itemsize, at.inner
-    step = min(count, max(1, _STORED // width))
-
-    def block(low: int) -> tuple[Runs, Callable[[Bytes], None]]:
-        one = Runs(np.array([first + low], np.int64), np.array([min(step, count - low)], np.int64))
-        return split_rows(one, inner) if inner else one, lambda room: read(room, low * width)
-
-    _stream(session, node, at, map(block, range(0, count, step)), step)
+    width, step = at.itemsize, min(count, max(1, _STORED // at.itemsize))
+    room = np.empty(step * width, np.uint8)
+    session.disk.layout.note_written(node.tree, [node.uid])
+    for low in range(0, count, step):
+        found = Runs(np.array([first + low], np.int64), np.array([min(step, count - low)], np.int64))
+        memory = room[: int(found.length[0]) * width]
+        read(memory, low * width)
+        session.disk.driver.write(at.extents(split_rows(found, at.inner) if at.inner else found), memory)
     session.disk.layout.note_elements(node, Runs(np.array([first], np.int64), np.array([count], np.int64)))
     return True
