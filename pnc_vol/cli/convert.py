@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse, add_follow_external, add_quiet, at_least
-from pnc_vol.cli.errors import WRITING, expected, fail, refuse_address
+from pnc_vol.cli.errors import WRITING, at_the_terminal, expected, fail, refuse_address
 from pnc_vol.cli.show import bar, counted, human, safe
 from pnc_vol.convert.hdf5 import convert
 from pnc_vol.convert.repack import Repacked, repack
@@ -144,7 +144,7 @@ def _summary(report: Report, *, written: bool) -> None:
         print(f"{name:<15}  {value}")
     _list("by convention", [(path, what) for path, what in report.by_convention])
     _list("storage dropped", [(path, what) for path, what in report.dropped])
-    _list("lost", [(path, f"{what}: {why}") for path, what, why in report.lost])
+    _list("lost", [(path, f"{what}: {at_the_terminal(why)}") for path, what, why in report.lost])
 
 
 def _list(title: str, entries: list[tuple[str, str]]) -> None:

@@ -439,13 +439,18 @@ def bare_dimension(dataset: Any) -> str:
 
 
 def called_like_dimensions(file: Any) -> frozenset[str]:
-    """Return the variables of a NetCDF file without groups that have the name of a dimension, and are no scales."""
+    """Return the variables of a NetCDF file's root that have the name of a dimension, and are no scales; none if there
+    are links, which would lead to the old name."""
     tree = file.id.node.tree
-    if tree.links or not all(hasattr(child, "shape") for child in tree.root.children.values()):
+    if tree.links:
         return frozenset()
     dims = {axis.dim_name for node in tree.datasets.values() for axis in node.axes if not axis.only_label}
     dims |= tree.file_dims.spare
-    return frozenset(name for name, node in tree.root.children.items() if name in dims and node.scale is None)
+    return frozenset(
+        name
+        for name, node in tree.root.children.items()
+        if name in dims and hasattr(node, "shape") and node.scale is None
+    )
 
 
 def axis_label(dataset: Any, axis: int) -> str:

@@ -62,6 +62,14 @@ def test_strict_exits_with_1_if_something_is_lost(small, tmp_path, verb):
     assert not (tmp_path / "strict.nc").exists()
 
 
+def test_losses_are_listed_in_words_of_the_terminal(tmp_path: Path, verb: Any) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        f["big"] = np.arange(3, dtype="u8")
+    done = verb("convert", "--format", "CDF-2", tmp_path / "a.h5", tmp_path / "a.nc")
+    assert "CDF-2 has no type uint64; use --format CDF-5, or" in done.out
+    assert "format='" not in done.out
+
+
 def test_convert_refuses_to_replace(small, tmp_path, verb):
     (tmp_path / "there.nc").write_bytes(b"x")
     done = verb("convert", small, tmp_path / "there.nc", code=2)

@@ -860,6 +860,23 @@ def test_variables_with_names_of_dimensions_are_called_as_netcdf4_calls_them(tmp
             assert path == target or list(f.variables) == list(variables)
 
 
+def test_a_variable_called_like_one_of_its_two_dimensions_keeps_both_beside_groups(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.nc", tmp_path / "a.h5"
+    with netCDF4.Dataset(source, "w", format="NETCDF3_64BIT_DATA") as f:
+        for name, size in {"y": 2, "x": 3}.items():
+            f.createDimension(name, size)
+        f.createVariable("y", "i4", ("y", "x"))[...] = 1
+    with pnc_vol.File(source, "r+") as f:
+        f["g/z"] = [1.0, 2.0]
+    convert(source, target)
+    convert(target, tmp_path / "back.nc")
+    with netCDF4.Dataset(target) as f:
+        assert f["y"].dimensions == ("y", "x")
+        assert set(f.dimensions) == {"y", "x"}
+    with pnc_vol.File(tmp_path / "back.nc") as f:
+        assert (set(f), [dim.label for dim in f["y"].dims]) == ({"y", "g"}, ["y", "x"])
+
+
 def test_characters_and_coordinates_of_two_axes_are_those_that_nccopy_makes(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as f:
         for name, size in {"t": None, "y": 3, "x": 2, "strlen": 5}.items():
