@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pnc_vol
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.selection import Selection
-from pnc_vol.format.convert import Overflow, to_file
+from pnc_vol.format.numeric import Overflow, to_file
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, Rows, Tables
 from pnc_vol.queue.stores import ROW_COST, Capabilities, Store, StoreContext, register

@@ -28,9 +28,9 @@ import numpy.typing as npt
 
 from pnc_vol.api.filters import OPTIONS, check_storage
 from pnc_vol.errors import ConversionError, DefinitionError, NotYetError, did_you_mean
-from pnc_vol.format import convert
-from pnc_vol.format.convert import Overflow
+from pnc_vol.format import numeric
 from pnc_vol.format.limits import check_length, check_type
+from pnc_vol.format.numeric import Overflow
 from pnc_vol.late import late
 from pnc_vol.mapping import encoding
 from pnc_vol.mapping.dtypes import RAW_KINDS, Element, check_string_dtype, element_for, is_empty
@@ -349,7 +349,7 @@ def fill_bytes(value: Any, element: Element) -> tuple[Element, bytes | None]:
     if element.kind == "vlen_string" and coded.dtype.itemsize > element.itemsize:
         element = element.widened(coded.dtype.itemsize)
     raw = np.empty(element.itemsize, np.uint8)
-    convert.to_file(coded.reshape(1), element.file_dtype, raw, what="fillvalue")
+    numeric.to_file(coded.reshape(1), element.file_dtype, raw, what="fillvalue")
     if element.kind == "vlen_string":
         # without padding: ranks whose data differ in width must agree on the fill value
         return element, raw.tobytes().rstrip(b"\0") or None

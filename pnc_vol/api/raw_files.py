@@ -26,7 +26,7 @@ from pnc_vol.api.module import UNLIMITED
 from pnc_vol.errors import DefinitionError, NotYetError, SourceError
 from pnc_vol.extents.model import Int64, Runs, Selection, before, spread
 from pnc_vol.extents.place import runs
-from pnc_vol.format import convert
+from pnc_vol.format import numeric
 from pnc_vol.mapping import encoding
 from pnc_vol.mapping.composite import conform
 from pnc_vol.mapping.dtypes import element_for
@@ -235,5 +235,5 @@ def in_memory_form(values: Any, dtype: np.dtype[Any], on_overflow: Any, name: st
     if element.is_string or element.kind in ("bool", "float16", "complex"):
         return np.asarray(coded).astype(dtype)
     raw = np.empty(coded.size * element.itemsize, np.uint8)
-    convert.to_file(coded, element.file_dtype, raw, on_overflow=on_overflow, what=name)
+    numeric.to_file(coded, element.file_dtype, raw, on_overflow=on_overflow, what=name)
     return raw.view(element.file_dtype).astype(dtype).reshape(coded.shape)

@@ -21,7 +21,7 @@ from pnc_vol.api.module import get_config
 from pnc_vol.errors import ConversionError, SelectionTypeError, SelectionValueError, did_you_mean
 from pnc_vol.extents.place import elements
 from pnc_vol.extents.selection import select
-from pnc_vol.format.convert import converted, may_overflow
+from pnc_vol.format.numeric import converted, may_overflow
 from pnc_vol.mapping.composite import conform
 from pnc_vol.mapping.dtypes import check_string_dtype, metadata_of
 

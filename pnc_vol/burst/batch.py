@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pnc_vol.drivers.vectored_io import copy_pieces, joined
 from pnc_vol.extents.blocks import groups
 from pnc_vol.extents.model import Int64, before
-from pnc_vol.format.convert import swap_in_place
+from pnc_vol.format.numeric import swap_in_place
 from pnc_vol.queue.batches import Batch, Rows
 from pnc_vol.system.two_threads import in_two_threads
 

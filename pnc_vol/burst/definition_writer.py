@@ -28,7 +28,7 @@ from pnc_vol.disk.identity import by_inode, identity_of
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.extents.model import Runs, Selection
 from pnc_vol.extents.subarrays import as_subarrays
-from pnc_vol.format.convert import Overflow, swap_in_place, to_file
+from pnc_vol.format.numeric import Overflow, swap_in_place, to_file
 from pnc_vol.mapping.dtypes import Dtype, Element
 from pnc_vol.mapping.names import variable_name
 from pnc_vol.mapping.tree import DatasetNode

@@ -40,7 +40,7 @@ from pnc_vol.burst.folders import note_of
 from pnc_vol.burst.recent_posts import LEAST_POST, MOST_POST, MOST_VALUES, POSTS_BYTES, SplitPosts
 from pnc_vol.errors import FULL, LogError
 from pnc_vol.extents.model import Int64, Runs, Selection
-from pnc_vol.format.convert import Overflow
+from pnc_vol.format.numeric import Overflow
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import COLUMNS, Batch, Rows, make_rows, pack_row
 from pnc_vol.queue.stores import ROW_COST, Backlog, Capabilities, Store

@@ -25,10 +25,10 @@ from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse, add_f
 from pnc_vol.cli.errors import expected, fail
 from pnc_vol.cli.show import counted, painted, print_json, safe
 from pnc_vol.convert import inspect_hdf5
+from pnc_vol.convert.declared_size import declared_by, refuse_sparse
 from pnc_vol.convert.either import open_either
 from pnc_vol.convert.inspect_hdf5 import outside
 from pnc_vol.convert.references import Meanings
-from pnc_vol.convert.space import declared_by, refuse_sparse
 from pnc_vol.extents.blocks import blocks
 from pnc_vol.mapping.composite import ragged_base
 from pnc_vol.mapping.dtypes import check_enum_dtype, check_string_dtype, metadata_of

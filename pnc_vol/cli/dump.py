@@ -26,7 +26,7 @@ from pnc_vol.cli import cdl
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse
 from pnc_vol.cli.errors import FAILED, expected, fail
 from pnc_vol.cli.show import on_disk
-from pnc_vol.convert.space import DeclaredSize, declared_by, declared_by_header, refuse_sparse, with_bytes
+from pnc_vol.convert.declared_size import DeclaredSize, declared_by, declared_by_header, refuse_sparse, with_bytes
 from pnc_vol.disk.naming import check_place
 from pnc_vol.extents.model import Runs
 from pnc_vol.file.file_sets import is_set

@@ -6,7 +6,7 @@
 `transfer`          the objects of one open file copied into another, with `copied_values`: their values
 `references`        references of one file as references of the other
 `inspect_hdf5`      questions about objects of h5py or of ours
-`space`             refuses what is too large: the size that a file declares, what it holds, the room; its first bytes
+`declared_size`     refuses what is too large: the size that a file declares, what it holds, the room; its first bytes
 `report`            what a conversion reports
 `link`              ``link``: an HDF5 file that shows the values of a NetCDF file, with `link_state`: is it stale
 `zarr_refs`         references to chunks of a NetCDF file, for zarr

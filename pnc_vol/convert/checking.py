@@ -27,7 +27,7 @@ import numpy as np
 
 from pnc_vol.api.file import File
 from pnc_vol.api.opening import is_address
-from pnc_vol.convert.space import with_bytes
+from pnc_vol.convert.declared_size import with_bytes
 from pnc_vol.disk.naming import check_place
 from pnc_vol.drivers.stack import open_stack
 from pnc_vol.errors import DefinitionError, PncVolError, PncVolWarning

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 from pnc_vol.api.file import File
-from pnc_vol.convert import inspect_hdf5, space
+from pnc_vol.convert import declared_size, inspect_hdf5
 from pnc_vol.convert.copied_values import CopiedValues
 from pnc_vol.convert.either import Kind, kind_of, open_either
 from pnc_vol.convert.new_files import Progress, check_names, published
@@ -191,7 +191,7 @@ def _missing(reader: File) -> list[tuple[str, int]]:
     missing."""
     session = reader.id.handle.session
     paths = {node.cdf_name: node.path for node in reader.id.node.tree.datasets.values()}
-    return [(paths.get(name, name), nbytes) for name, nbytes in space.missing_data(session)]
+    return [(paths.get(name, name), nbytes) for name, nbytes in declared_size.missing_data(session)]
 
 
 @contextlib.contextmanager
@@ -202,17 +202,17 @@ def _admitted(source: str, kind: Kind, target: str, *, follow: bool, allow: bool
         warnings.simplefilter("ignore", ShortFileWarning)
         opened = open_either(source, kind=kind)
     with opened as reader:
-        size = space.declared_by(reader, follow_external=follow)
-        space.refuse_sparse(source, size, allowed=allow)
+        size = declared_size.declared_by(reader, follow_external=follow)
+        declared_size.refuse_sparse(source, size, allowed=allow)
         if not packed:
-            space.refuse_full(os.path.dirname(REAL.realpath(target)), size.declared)
+            declared_size.refuse_full(os.path.dirname(REAL.realpath(target)), size.declared)
         yield reader
 
 
 def _check_strings(source: str, target: str, path: str, nbytes: int, held: int, *, allow: bool) -> None:
     """Refuse strings that get one common width would take far more than the source holds."""
-    space.refuse_wide(source, path, nbytes, held, allowed=allow)
-    space.refuse_full(os.path.dirname(REAL.realpath(target)), nbytes)
+    declared_size.refuse_wide(source, path, nbytes, held, allowed=allow)
+    declared_size.refuse_full(os.path.dirname(REAL.realpath(target)), nbytes)
 
 
 def _new_file(path: str, source: Any, source_kind: Kind, system: System, options: dict[str, Any]) -> Any:

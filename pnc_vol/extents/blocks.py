@@ -6,7 +6,7 @@ writes.
 Rules
 -----
 1. The parts have the order of the whole and cover it once. Nobody else in the package does this arithmetic, but
-   `format.convert`, which stands below and cannot import it.
+   `format.numeric`, which stands below and cannot import it.
 2. The blocks of a shape come in C order of their first elements.
 3. Blocks are whole chunks where a chunk fits the budget: a compressed chunk is then unpacked once. A chunk may
    be up to `CHUNK_EXCESS` times the budget, since the library holds it whole anyway.

@@ -107,7 +107,7 @@ _LOADED_LATE = """
     file.filling file.held_ranges file.post file.resizing
     file.reads.completing file.reads.composite_values file.reads.gathered
     exchange.two_phase flush.failures
-    format.convert format.decode
+    format.numeric format.decode
     mapping.attribute_encoding mapping.conventions mapping.describe mapping.encoding mapping.links mapping.unflatten
     queue.spill
     system.two_threads

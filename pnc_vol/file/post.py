@@ -30,8 +30,8 @@ from pnc_vol.extents.model import LEAST_RUNS, MOST_AXES, Runs, Selection, refuse
 from pnc_vol.extents.place import few_runs, picked_runs, runs, split_rows
 from pnc_vol.file.session import Session
 from pnc_vol.flush.execute import BLOCK, in_parallel
-from pnc_vol.format import convert
-from pnc_vol.format.convert import own_type
+from pnc_vol.format import numeric
+from pnc_vol.format.numeric import own_type
 from pnc_vol.late import late
 from pnc_vol.layout.base import MOST_WRITTEN, ElementMap
 from pnc_vol.mapping.tree import DatasetNode
@@ -288,7 +288,7 @@ def _check_all(session: Session, node: DatasetNode, selection: Selection, values
     limit = max(1, BLOCK // node.element.itemsize)
     room = np.empty(limit * node.element.itemsize, np.uint8)
     for _, part in pieces(values, limit):
-        convert.to_file(part, node.element.file_dtype, room[: part.size * node.element.itemsize], what=node.name)
+        numeric.to_file(part, node.element.file_dtype, room[: part.size * node.element.itemsize], what=node.name)
 
 
 def _place_in_file(session: Session, node: DatasetNode) -> ElementMap | None:
@@ -309,7 +309,7 @@ def _in_file_form(session: Session, node: DatasetNode, values: Array) -> Callabl
     """Return a function that puts values into memory as the file has them."""
 
     def fill(room: Bytes) -> None:
-        convert.to_file(values, node.element.file_dtype, room, on_overflow=session.options.on_overflow, what=node.name)
+        numeric.to_file(values, node.element.file_dtype, room, on_overflow=session.options.on_overflow, what=node.name)
 
     return fill
 

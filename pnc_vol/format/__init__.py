@@ -4,7 +4,7 @@ Knows: the format. Does not know: files, MPI, threads, HDF5.
 
 ========== =====================================================================================================
 `model`    dimensions, attributes, variables, a header; external types, widths of fields, shapes and sizes
-`convert`  values to a file's bytes and back; small values in a variable's own type
+`numeric`  values to a file's bytes and back; small values in a variable's own type
 `source`   the primitives of decoding: bounds, errors, counts, names
 `decode`   bytes to a header
 `rules`    what fields mean to each other and to the size of the file

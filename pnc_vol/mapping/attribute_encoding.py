@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError, RangeError
-from pnc_vol.format.convert import converted
 from pnc_vol.format.model import CHAR, DOUBLE, FLOAT, TYPES, Attr
+from pnc_vol.format.numeric import converted
 from pnc_vol.mapping import conventions
 from pnc_vol.mapping.dtypes import (
     COMPLEX_DIM,

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError, RangeError
-from pnc_vol.format.convert import Overflow, converted, may_overflow
 from pnc_vol.format.model import CHAR, Attr
+from pnc_vol.format.numeric import Overflow, converted, may_overflow
 from pnc_vol.mapping.describe import describe, undescribe
 from pnc_vol.mapping.dtypes import (
     Dtype,

@@ -1,7 +1,7 @@
 """This module has h5py's special data types, and how one element of any type is stored in the file.
 
 Knows: numpy dtypes with h5py's metadata, NC type codes, hidden trailing dimensions. Does not know: variables,
-headers, selections, byte ranges; conversion of numbers to big-endian is `format.convert`'s.
+headers, selections, byte ranges; conversion of numbers to big-endian is `format.numeric`'s.
 
 Rules
 -----

@@ -1,13 +1,13 @@
 """The values of an element are encoded from what users give to arrays that go to the file, and decoded again.
 
 Knows: elements (`mapping.dtypes`), numpy. Does not know: variables, headers, selections; conversion of numbers to
-big-endian is `format.convert`'s.
+big-endian is `format.numeric`'s.
 
 Rules
 -----
 1. `encode` takes what h5py takes and refuses what it refuses; strings are the exception where h5py's refusal
    is a gap of HDF5's converters (bytes into fixed UTF-8, objects into fixed ASCII): they are stored.
-2. Numbers are not checked against the stored type here: `format.convert` does that while it copies.
+2. Numbers are not checked against the stored type here: `format.numeric` does that while it copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pnc_vol.errors import ConversionError, DefinitionError, RangeError
-from pnc_vol.format.convert import Overflow, converted, to_file
+from pnc_vol.format.numeric import Overflow, converted, to_file
 from pnc_vol.mapping.dtypes import Dtype, Element, Kind, special_dtype, string_dtype
 
 __all__ = ["decode", "encode", "from_fields", "guessed", "numbers"]
@@ -29,7 +29,7 @@ Shape = tuple[int, ...]
 
 
 def encode(values: Any, element: Element, on_overflow: Overflow = "raise") -> NDArray[Any]:
-    """Turn what the user gives into an array that `format.convert.to_file` takes.
+    """Turn what the user gives into an array that `format.numeric.to_file` takes.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pnc_vol.drivers import vectored_io
 from pnc_vol.extents.model import Int64, Runs, before
-from pnc_vol.format import convert
+from pnc_vol.format import numeric
 
 __all__ = [
     "COLUMNS",
@@ -402,12 +402,12 @@ class UserArrayBatch(Batch):
             # Most blocks of a stream are one piece: no array between is needed.
             at, n, begin = int(target_place[0]), int(nbytes[0]), int(address[0])
             target[at : at + n] = self.array[begin : begin + n]
-            convert.swap_in_place(target[at : at + n], self.swap)
+            numeric.swap_in_place(target[at : at + n], self.swap)
             return
         ends = np.cumsum(nbytes)
         packed = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
         vectored_io.copy_pieces(packed, ends - nbytes, self.array, address, nbytes)
-        convert.swap_in_place(packed, self.swap)
+        numeric.swap_in_place(packed, self.swap)
         vectored_io.copy_pieces(target, target_place, packed, ends - nbytes, nbytes)
 
     def load(self, room: Bytes) -> Bytes:

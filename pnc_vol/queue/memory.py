@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from pnc_vol.extents.blocks import parts, run_elements
 from pnc_vol.extents.model import LEAST_RUNS, Runs
-from pnc_vol.format import convert
+from pnc_vol.format import numeric
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import (
@@ -45,7 +45,7 @@ from pnc_vol.queue.stores import ROW_COST, Backlog, Capabilities, Store
 
 if TYPE_CHECKING:
     from pnc_vol.extents.model import Selection
-    from pnc_vol.format.convert import Overflow
+    from pnc_vol.format.numeric import Overflow
 
 __all__ = ["MemoryStore"]
 
@@ -283,7 +283,7 @@ class MemoryStore(Store):
         arena = self._room_for(end)
         self.position = end
         try:
-            convert.to_file(values, element.file_dtype, arena[address:end], on_overflow=on_overflow, what=node.name)
+            numeric.to_file(values, element.file_dtype, arena[address:end], on_overflow=on_overflow, what=node.name)
         except BaseException:
             self.position = before
             raise

@@ -34,7 +34,7 @@ from pnc_vol.settings.options import Options
 
 if TYPE_CHECKING:
     from pnc_vol.extents.model import Selection
-    from pnc_vol.format.convert import Overflow
+    from pnc_vol.format.numeric import Overflow
 
 __all__ = [
     "LEAST_BUDGET",

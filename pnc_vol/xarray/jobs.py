@@ -38,7 +38,7 @@ from pnc_vol.errors import NotYetError
 from pnc_vol.extents.merge import coalesce
 from pnc_vol.extents.place import runs
 from pnc_vol.extents.selection import select
-from pnc_vol.format.convert import to_file
+from pnc_vol.format.numeric import to_file
 from pnc_vol.layout.base import Place
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.encoding import encode
