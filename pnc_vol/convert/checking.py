@@ -1,13 +1,16 @@
 """`check` finds whether a file is valid, whether its markers fit, and which programs can read it.
 
-Knows: files, and which values markers lean on. Does not know: the rules (`format.check`, `mapping.marker_check`).
+Knows: files, which keys markers have, and which values they lean on. Does not know: the rules of the
+format (`format.check`).
 
 Rules
 -----
 1. What a file is as NetCDF comes first; a header that is wrong has no markers to look at.
 2. Values are looked at where a marker makes others depend on them: lengths of rows, paths of references. They are read
    in blocks.
-3. Nothing in a marker is an error: every other program reads the file as before.
+3. Nothing in a marker is an error: every other program reads the file as before. What `unflatten` ignored is reported,
+   and what it has no reason to look at: each attribute is decoded once, unknown keys, keys that are there twice, and
+   markers of attributes that are not there.
 4. A program that does not read a file is no fault of the file: the finding has the program's name as its field, and
    its text names what to change. The versions that programs read were measured (``tests/interop/test_readers.py``), or
    are those that they document.
@@ -15,9 +18,11 @@ Rules
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -37,16 +42,17 @@ from pnc_vol.file.file_sets import files_of, is_set
 from pnc_vol.format import check as rules
 from pnc_vol.format.decode import decode
 from pnc_vol.format.limits import check_limits, check_type
-from pnc_vol.format.model import Finding, Header
+from pnc_vol.format.model import CHAR, Attr, Finding, Header
 from pnc_vol.mapping.composite import is_ragged
 from pnc_vol.mapping.dtypes import metadata_of
-from pnc_vol.mapping.marker_check import examine, warning
-from pnc_vol.mapping.names import Findings, shown
-from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.mapping.links import TypeNode, entries
+from pnc_vol.mapping.names import MARKER, Findings, shown
+from pnc_vol.mapping.tree import DatasetNode, Node, Tree, walk
+from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at
 
-__all__ = ["READERS", "ReadingProgram", "check"]
+__all__ = ["READERS", "ReadingProgram", "check", "examine"]
 
 _BLOCK, _REFERENCE = 1 << 20, 128
 """Bytes of references that are looked at together, and of one of them."""
@@ -94,7 +100,7 @@ def check(path: str | os.PathLike[str], *, values: bool = True, readers: Sequenc
         findings += _problems(header, name)
     findings += examine(header)
     if values:
-        findings += map(warning, _of_values(os.fspath(path)))
+        findings += map(_warning, _of_values(os.fspath(path)))
     return findings
 
 
@@ -232,9 +238,9 @@ def _problems(header: Header, name: str) -> list[Finding]:
 
     Examples
     --------
-    >>> problems(Header(2, 0, (), (), ()), "scipy")
+    >>> _problems(Header(2, 0, (), (), ()), "scipy")
     []
-    >>> print(problems(Header(5, 0, (), (), ()), "scipy")[0].message.partition(":")[0])
+    >>> print(_problems(Header(5, 0, (), (), ()), "scipy")[0].message.partition(":")[0])
     scipy reads CDF-1 and CDF-2, and this file is CDF-5
     """
     if name not in READERS:
@@ -276,3 +282,87 @@ def _beyond(header: Header, version: int) -> Iterator[str]:
             check_limits(header.replaced(version=version))
         except DefinitionError as error:
             yield str(error)
+
+
+# ------------------------------------------------------------------------------- whether markers fit the header
+
+VARIABLE_KEYS = frozenset((
+    "path", "type", "dtype", "parts", "track", "loose", "part", "max", "encoding", "order", "enum", "own", "shape",
+    "record", "null", "len", "scale", "labels", "scales", "fill", "attrs", "elsewhere",
+))  # fmt: skip
+FILE_KEYS = frozenset(("version", "groups", "attrs", "links", "listed", "layout"))
+ATTRIBUTE_KEYS = frozenset(
+    ("name", "owner", "shape", "null", "type", "encoding", "enum", "order", "lengths", "width", "dtype")
+)
+
+
+def _warning(sentence: str) -> Finding:
+    """Return a sentence about markers as a finding; it has no one place in the file."""
+    return Finding("warning", -1, MARKER, None, sentence)
+
+
+def examine(header: Header) -> list[Finding]:
+    """List what is wrong with the markers of a header.
+
+    Examples
+    --------
+    >>> from pnc_vol.format.model import Dim, Var
+    >>> marker = Attr(MARKER, 2, 11, b'{"len": 30}')
+    >>> [found.message for found in examine(Header(5, 0, (), (), (Var("v", (), (marker,), 5),)))]
+    ["variable 'v': len 30 of its marker does not fit; it is ignored"]
+    """
+    tree = from_header(header)
+    for node in _nodes(tree):
+        for name in node.attrs:
+            # looking at it is what finds out
+            node.attrs[name]
+    findings = Findings()
+    for sentence in (*tree.findings, *_odd_keys(header)):
+        findings.append(sentence)
+    return [_warning(sentence) for sentence in findings]
+
+
+def _nodes(tree: Tree) -> Iterator[Node]:
+    yield from walk(tree.root)
+    yield from (tree.datasets[uid] for uid in sorted(tree.loose))
+    yield from (entry for _, _, entry in entries(tree) if isinstance(entry, TypeNode))
+
+
+def _odd_keys(header: Header) -> Iterator[str]:
+    """Yield unknown keys, keys that are there twice, or that name attributes that are not there."""
+    owners = [("the file", header.attrs, FILE_KEYS)]
+    owners += [(f"variable {shown(var.name)}", var.attrs, VARIABLE_KEYS) for var in header.vars]
+    for where, attrs, known in owners:
+        for attr in attrs:
+            if attr.name == MARKER:
+                twice: list[str] = []
+                marker = _loaded(attr, twice)
+                for key in twice:
+                    yield f"{where}: key {shown(key)} of its marker occurs twice; the last one is used"
+                yield from _of_marker(where, marker, attrs, known)
+
+
+def _loaded(attr: Attr, twice: list[str]) -> Mapping[str, Any]:
+    def noted(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            twice.extend(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        return made
+
+    try:
+        found = json.loads(attr.data.decode("utf-8"), object_pairs_hook=noted) if attr.type == CHAR else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _of_marker(where: str, marker: Mapping[str, Any], attrs: tuple[Attr, ...], known: frozenset[str]) -> Iterator[str]:
+    for key in marker.keys() - known:
+        yield f"{where}: key {shown(key)} of its marker is unknown; it is ignored"
+    about = marker.get("attrs")
+    names = {attr.name for attr in attrs}
+    for name, value in about.items() if isinstance(about, dict) else ():
+        if name not in names:
+            yield f"{where}: attrs of its marker names {shown(name)}, which is not one of its attributes; it is ignored"
+        for key in value.keys() - ATTRIBUTE_KEYS if isinstance(value, dict) else ():
+            yield f"{where}: key {shown(key)} of its marker for attribute {shown(name)} is not known; it is ignored"

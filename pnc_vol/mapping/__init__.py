@@ -16,7 +16,6 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `elsewhere`           datasets whose data live elsewhere: their marker, and which elements of a source are asked for
 `conventions`         what a variable's element means: NetCDF's conventions first, then our marker
 `describe`            data types as JSON, for markers
-`marker_check`        whether markers fit the header, for who checks a file
 `attributes`          attributes of one object: as the bytes of the header, decoded when they are asked for
 `attribute_encoding`  one attribute value: from what a user gives to a row of values in the header, and back
 `attribute_owners`    attributes of groups and named types among those of the file
