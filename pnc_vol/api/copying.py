@@ -87,7 +87,7 @@ def copy_into(group: Group, source: Any, dest: Any, name: str | bytes | None, ho
     if isinstance(dest, HLObject) and not isinstance(dest, class_of("group")):
         raise TypeError("Destination must be path or Group object")
     target = dest if isinstance(dest, class_of("group")) else group
-    reading, writing = origin._check(), target._check()
+    reading, writing = origin._id.check(), target._id.check()
     with contextlib.ExitStack() as stack:
         # always in the same order, so that two copies in opposite directions cannot block each other
         for session in sorted({reading, writing}, key=id):
@@ -121,7 +121,7 @@ class _Copy:
 
     def __init__(self, target: Group, how: How) -> None:
         self.group, self.how = target, how
-        self.target = target._check()
+        self.target = target._id.check()
         self.tree = self.target.defs.tree
         self.made: dict[int, tuple[Any, Any]] = {}
         # files that links lead to stay open as long as this copy goes on
@@ -457,7 +457,7 @@ def _copy_foreign(group: Group, source: Any, dest: Any, name: Any, how: How) -> 
     if not dest or dest in target:
         raise OperationError(f"Unable to copy object to {dest!r} (destination object already exists)")
     copy = _ForeignCopy(how)
-    session = target._check()
+    session = target._id.check()
     with session.lock, session.defs.tree.adding(paths.slot(target._node, dest, "copy object").group):
         copy.into(target, dest, source)
         copy.finish()

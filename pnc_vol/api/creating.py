@@ -105,7 +105,7 @@ class Creating(HLObject, MutableMappingHDF5):
         """
         if track_times not in (True, False, None):
             raise TypeError("track_times must be either True, False, or None")
-        session = self._check()
+        session = self._id.check()
         tracked = get_config().track_order if track_order is None else track_order
         with session.lock:
             session.check_open()
@@ -142,7 +142,7 @@ class Creating(HLObject, MutableMappingHDF5):
         ...     f.require_group("ocean") == f.require_group("ocean")
         True
         """
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             if name not in self:
@@ -235,7 +235,7 @@ class Creating(HLObject, MutableMappingHDF5):
     @also_outside
     def _create_dataset(self, name: Any, shape: Any, dtype: Any, data: Any, kwds: dict[str, Any]) -> Dataset:
         """Make any dataset: in another file, with any options."""
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             if "external" in kwds:
@@ -250,7 +250,7 @@ class Creating(HLObject, MutableMappingHDF5):
         if decomposition is not None and not hasattr(decomposition, "owned"):
             raise TypeError(f"decomposition={decomposition!r}: a pnc_vol.Decomposition is needed")
         made = self.create_dataset(name, shape, dtype, data, **kwds)
-        session, node = self._check(), made._node
+        session, node = self._id.check(), made._node
         try:
             if dims is not None:
                 name_axes(node, dims)
@@ -319,7 +319,7 @@ class Creating(HLObject, MutableMappingHDF5):
         ...     f.require_dataset("x", (3,), "f8") == f.require_dataset("x", (3,), "f4")
         True
         """
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             if name not in self:

@@ -160,7 +160,7 @@ class Dataset(Storage, Posting, metaclass=ABCMeta):
         ['x']
         """
         text = text_of(name)
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             self._id.handle.check_writable("make a scale")

@@ -241,31 +241,31 @@ class File(Group, metaclass=FileClass):
     @property
     def filename(self) -> str:
         """The name that the file was opened by."""
-        self._check()
+        self._id.check()
         return self._id.handle.filename
 
     @property
     def mode(self) -> str:
         """``"r"`` or ``"r+"``."""
-        self._check()
+        self._id.check()
         return "r+" if self._id.handle.writable else "r"
 
     @property
     def driver(self) -> str:
         """The driver name or stack that was given; ``"sec2"`` by default, as in h5py."""
-        self._check()
+        self._id.check()
         return self._id.handle.driver
 
     @property
     def libver(self) -> tuple[str, str]:
         """The value of the keyword, as h5py shows it."""
-        self._check()
+        self._id.check()
         return self._id.handle.libver
 
     @property
     def userblock_size(self) -> int:
         """0: there is no user block."""
-        self._check()
+        self._id.check()
         return 0
 
     @property
@@ -282,17 +282,17 @@ class File(Group, metaclass=FileClass):
         ValueError
             On setting it to False.
         """
-        return self._check().swmr or self._id.handle.swmr
+        return self._id.check().swmr or self._id.handle.swmr
 
     @swmr_mode.setter
     def swmr_mode(self, value: bool) -> None:
-        session = self._check()
+        session = self._id.check()
         _opening().start_swmr(session, self._id.handle, value)
 
     @property
     def atomic(self) -> bool:
         """MPI's atomic mode: a write is in the file when it returns, not at the flush. Setting it is collective."""
-        return self._check().posted.at_once
+        return self._id.check().posted.at_once
 
     @atomic.setter
     def atomic(self, value: bool) -> None:
@@ -301,12 +301,12 @@ class File(Group, metaclass=FileClass):
     @property
     def format(self) -> str:
         """``"CDF-5"``, ``"CDF-2"`` or ``"CDF-1"``."""
-        return f"CDF-{self._check().defs.version}"
+        return f"CDF-{self._id.check().defs.version}"
 
     @property
     def numrecs(self) -> int:
         """Records in the file: the length of the unlimited dimension."""
-        return self._check().defs.numrecs
+        return self._id.check().defs.numrecs
 
     def create_dimension(self, name: str, size: int | None) -> None:
         """Declare a NetCDF dimension, which then stays in the file, whether or not a dataset uses it.
@@ -336,7 +336,7 @@ class File(Group, metaclass=FileClass):
         ...     t.dims[0][0] == time, t.dims[1].label
         (True, 'x')
         """
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             self._id.handle.check_writable("create dimension")
@@ -349,14 +349,14 @@ class File(Group, metaclass=FileClass):
         Its attribute ``sources`` says what set each one: ``"default"``, ``"hints="``, ``"info"``, an environment
         variable, a keyword argument, or a line of a hint file.
         """
-        return _opening().hints.hints_in_force(self._check())  # type: ignore[no-any-return]
+        return _opening().hints.hints_in_force(self._id.check())  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------------------------- requests
 
     def statistics(self) -> dict[str, Any]:
         """Return the counts of what was done for this file on this rank, by name; ``last_flush`` is a `FlushReport` as
         a dict."""
-        return self._check().statistics()
+        return self._id.check().statistics()
 
     def plan(self) -> report.FlushPlan:
         """Return what a flush would write for this rank now, going by its own requests; nothing is written.
@@ -384,7 +384,7 @@ class File(Group, metaclass=FileClass):
         100 runs of 1 variables, 6400 bytes -> 1 extents, 6400 bytes, shared
           file         4264 .. 10664        from memory 0
         """
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             return report.planned(session.defs, session.disk, session.posted, session.transport)
@@ -392,7 +392,7 @@ class File(Group, metaclass=FileClass):
     @property
     def requests(self) -> dict[int, Request]:
         """The requests of this rank that are not done, by id."""
-        session = self._check()
+        session = self._id.check()
         return session.posted.waiting(session)
 
     def wait_all(self, requests: Iterable[Request] | None = None) -> None:
@@ -420,7 +420,7 @@ class File(Group, metaclass=FileClass):
         ...     two.status, len(f.requests)
         ('done', 0)
         """
-        self._check().wait(None if requests is None else list(requests))
+        self._id.check().wait(None if requests is None else list(requests))
 
     def cancel(self, requests: Iterable[Request] | Request | None = None) -> None:
         """Discard requests of this rank that are not in the file yet; not collective.
@@ -448,7 +448,7 @@ class File(Group, metaclass=FileClass):
         ...     x[:].tolist()
         [1, 2, 3]
         """
-        self._check().cancel([requests] if isinstance(requests, Request) else requests)
+        self._id.check().cancel([requests] if isinstance(requests, Request) else requests)
 
     def flush(self, durable: bool | None = None, *, progress: Callable[[int, int], None] | None = None) -> None:
         """Put all that was posted, and all definitions, into the file; collective with several ranks.
@@ -476,7 +476,7 @@ class File(Group, metaclass=FileClass):
         ...     f.statistics()["last_flush"]["nbytes"]
         24
         """
-        self._check().flush(durable=durable, progress=progress)
+        self._id.check().flush(durable=durable, progress=progress)
 
     def sync(self) -> None:
         """Flush, and return when the data are in the file itself, not in node-local caches; collective as `flush`.
@@ -495,7 +495,7 @@ class File(Group, metaclass=FileClass):
         ...         other["x"][:].tolist()
         [1, 2, 3]
         """
-        self._check().flush(what="sync", carried=True)
+        self._id.check().flush(what="sync", carried=True)
 
     # -------------------------------------------------------------------------------------- closing
 

@@ -194,7 +194,7 @@ class Group(Creating, Visiting):
         """
         if name is None:
             raise TypeError("expected bytes, NoneType found")
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             # first what is asked for most; links are asked for by classes that other classes can be registered with
@@ -204,7 +204,7 @@ class Group(Creating, Visiting):
 
     def _set_item(self, name: Any, obj: Any) -> None:
         """Do as `__setitem__` does with any object."""
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             if type(obj).__module__.startswith("h5py."):
@@ -232,7 +232,7 @@ class Group(Creating, Visiting):
         KeyError
             There is none; or the file is open for reading.
         """
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             text = paths.text_of(name, stored=True)
@@ -254,11 +254,11 @@ class Group(Creating, Visiting):
                 session.defs.tree.remove(above.children[leaf])
 
     def __len__(self) -> int:
-        self._check()
+        self._id.check()
         return len(self._node.children) + len(self._node.links)
 
     def __iter__(self) -> Iterator[str]:
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             names = self._node.listed()
@@ -317,7 +317,7 @@ class Group(Creating, Visiting):
         """
         if source == dest:
             return
-        session = self._check()
+        session = self._id.check()
         with session.lock:
             session.check_open()
             try:

@@ -67,7 +67,7 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
     OtherFileError
         An object of another file: an OSError, and a RuntimeError.
     """
-    session = group._check()
+    session = group._id.check()
     node = group.id.node
     slot = paths.slot(node, name, "create link")
     slot.check_free("create link", as_link=True)
@@ -82,7 +82,7 @@ def make_link(group: Group, name: Any, obj: Any) -> None:
         session.defs.tree.add_link(above, slot.leaf, TypeNode(session.defs.tree, slot.leaf, above, (), dtype))
         return
     else:
-        obj._check()
+        obj._id.check()
         target = obj.id.node
         if target.tree is not session.defs.tree:
             raise OtherFileError(f"{target.path!r} is in another file: only an ExternalLink can refer to it")

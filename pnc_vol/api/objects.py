@@ -7,7 +7,7 @@ Rules
 -----
 1. An object is two references: its id, and through it the session and the node. It keeps no state of its own, so
    that any number of objects may stand for one dataset.
-2. Whatever touches the tree or the data first calls ``self._check()``; a closed file or a deleted object is a
+2. Whatever touches the tree or the data first calls ``self._id.check()``; a closed file or a deleted object is a
    `ClosedFileError` there. ``bool(obj)``, ``repr(obj)``, ``obj.id`` and ``==`` always work.
 """
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
-    from pnc_vol.file.open_file import OpenFile
 else:
     # few programs make references, or are notebooks
     regions = late("pnc_vol.api.regions")
@@ -94,9 +93,6 @@ class HLObject(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered
     def __init__(self, oid: ObjectID) -> None:
         self._id = oid
 
-    def _check(self) -> OpenFile:
-        return self._id.check()
-
     @property
     def id(self) -> ObjectID:
         """Identifies the object; true while it can be used; ``Group(obj.id)`` makes another object for it."""
@@ -105,7 +101,7 @@ class HLObject(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered
     @property
     def file(self) -> File:
         """The file that this object is in."""
-        self._check()
+        self._id.check()
         return _classes["file"](self._id)  # type: ignore[no-any-return]
 
     @property
@@ -142,7 +138,7 @@ class HLObject(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered
         ValueError
             The object was deleted or the file is closed.
         """
-        self._check()
+        self._id.check()
         node = self._id.node
         if node.parent is None and node is not node.tree.root:
             raise DefinitionError("Parent of an anonymous object is undefined")
@@ -171,7 +167,7 @@ class HLObject(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered
     @property
     def regionref(self) -> regions.RegionProxy:
         """Makes references to elements of a dataset: ``ds.regionref[2:4]``."""
-        self._check()
+        self._id.check()
         return regions.RegionProxy(self)
 
     def __eq__(self, other: object) -> bool:

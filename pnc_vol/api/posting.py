@@ -118,7 +118,7 @@ class Posting(HLObject):
 
     @contextlib.contextmanager
     def _collective(self) -> Iterator[None]:
-        self._check()
+        self._id.check()
         depths, uid = self._id.handle.collective, self._id.node.uid
         depths[uid] = depths.get(uid, 0) + 1
         try:

@@ -296,7 +296,7 @@ def make(
     NotYetError
         A type, a file or a layout of files that cannot have such datasets.
     """
-    session = group._check()
+    session = group._id.check()
     if element.dtype.subdtype is not None:
         raise NotYetError(f"{element.dtype!r}: an array type cannot live elsewhere; give the shape of the arrays")
     with session.lock:

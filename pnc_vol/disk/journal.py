@@ -100,23 +100,24 @@ def content_of(inode: int, old: bytes, new: bytes, parts: Parts) -> bytes:
     old, new : bytes, the headers
     parts : where they differ
     """
-    first, kept = count_end(new), 0
+    first = count_end(new)
     # Of a file of very many variables a header has megabytes: they are copied once.
     was_there, is_there = memoryview(old), memoryview(new)
-    pieces = [(0, min(first, len(old)), min(first, len(new)), 0)]
+    table = [_PIECE.pack(0, min(first, len(old)), min(first, len(new)), 0)]
+    olds, news = [was_there[:first]], [is_there[:first]]
     for at, old_end, new_end in parts:
         if new_end > first:
             kept = max(first, at - _AROUND)
-            was, now = max(0, min(old_end + _AROUND, len(old)) - kept), min(new_end + _AROUND, len(new)) - kept
-            same = _same_end(was_there[kept : kept + was], is_there[kept : kept + now]) if was != now else 0
-            pieces.append((kept, was, now, same))
-    table = b"".join([_PIECE.pack(*piece) for piece in pieces])
-    body = [was_there[at : at + was] for at, was, _, _ in pieces]
-    body += [is_there[at : at + now - same] for at, _, now, same in pieces]
-    crc = zlib.crc32(table)
-    for piece in body:
+            was, now = was_there[kept : max(kept, old_end + _AROUND)], is_there[kept : new_end + _AROUND]
+            same = _same_end(was, now) if len(was) != len(now) else 0
+            table.append(_PIECE.pack(kept, len(was), len(now), same))
+            olds.append(was)
+            news.append(now[: len(now) - same])
+    pieces: list[bytes | memoryview] = [*table, *olds, *news]
+    crc = 0
+    for piece in pieces:
         crc = zlib.crc32(piece, crc)
-    return b"".join((_HEAD.pack(_MAGIC, inode, len(new), len(pieces), crc), table, *body))
+    return b"".join((_HEAD.pack(_MAGIC, inode, len(new), len(table), crc), *pieces))
 
 
 def _same_end(one: memoryview, other: memoryview) -> int:

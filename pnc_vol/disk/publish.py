@@ -283,7 +283,7 @@ class Location:
 
     def _there(self) -> os.stat_result | None:
         """Return what the system says of the file, under its name, which is followed; None if it has none any more."""
-        if not self.published:
+        if self.work != self.path:
             return self.held.where(self.work, self.key)
         there = self.held.where(self.path, self.key)
         name = self.held.name_of(self.key) if there is None else ""
@@ -414,8 +414,10 @@ class Location:
         """The header is in the file: the journal goes, and says so no more."""
         if sync is not None:
             sync()
-        with suppress(FileNotFoundError):  # an interruption came after it had gone
+        try:  # noqa: SIM105 (`suppress` takes longer than the call)
             self.system.unlink(self._journal[1])
+        except FileNotFoundError:
+            pass  # an interruption came after it had gone
         self._torn = None
         if sync is not None and self._folder == "synced":
             self._folder = "journal removed"

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import SyncError
-from pnc_vol.format.encode import numrecs_bytes, with_count
+from pnc_vol.format.encode import with_count
 from pnc_vol.format.model import Header
 from pnc_vol.layout.base import Layout
 
@@ -216,9 +216,9 @@ class StoredFile:
         """The file now begins with this header."""
         self.header, self._encoded, self._count, self.uids = header, encoded, b"", self.layout.uids
 
-    def counts(self, header: Header) -> None:
-        """The header in the file is now this one, which differs in the number of records alone."""
-        self.header, self._count, self.uids = header, numrecs_bytes(header), self.layout.uids
+    def counts(self, header: Header, count: bytes) -> None:
+        """The header in the file is now this one, which differs in the number of records alone: these bytes."""
+        self.header, self._count, self.uids = header, count, self.layout.uids
 
     @property
     def header_bytes(self) -> bytes:

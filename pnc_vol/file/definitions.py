@@ -219,14 +219,13 @@ class Definitions:
         if old is None:
             return None
         stays = known is not None and known[0] is old and not layout.drained and there.vars is known[1].vars
-        if stays:
-            # With the bytes and the begins that it has in the file.
-            old = old._replace(header=there.with_numrecs(old.header.numrecs))
-        new = changed(old, self.tree, layout.begins_behind if stays else _no_begins)
+        # With the bytes and the begins that it has in the file.
+        header = there.with_numrecs(old.header.numrecs) if stays else old.header
+        new = changed(old, header, self.tree, layout.begins_behind if stays else _no_begins)
         if new is None:
             return None
         check_limits(new.header)
-        if stays and (new.header.facts is old.header.facts or _fits(old, new, layout)):
+        if stays and (new.header.facts is header.facts or _fits(header, new, layout)):
             # Without some variables the places are those of another layout.
             self.with_begins = new, new.header
             self.same_places = new.header if len(new.uids) >= len(old.uids) else None
@@ -335,12 +334,12 @@ class Definitions:
         return numrecs_of(self.tree)
 
 
-def _fits(old: Flat, new: Flat, layout: Layout) -> bool:
+def _fits(old: Header, new: Flat, layout: Layout) -> bool:
     """Return whether a header, of whose variables none moved, still fits its region, and new variables have their
     places."""
-    region, size, n = layout.region.first, header_size(new.header), len(old.uids)
+    region, size, n = layout.region.first, header_size(new.header), len(old.vars)
     # Without variables the file ends with its header, which may not become shorter like this.
-    fits = size >= header_size(old.header) if region is None else size <= region
+    fits = size >= header_size(old) if region is None else size <= region
     return fits and (len(new.uids) <= n or new.header.vars[n].begin >= 0)
 
 

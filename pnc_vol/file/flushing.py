@@ -63,7 +63,6 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,7 +98,6 @@ else:
 __all__ = ["flush"]
 
 
-_ALONE = nullcontext()
 _NONE = Executed()
 """Of a flush that writes no data."""
 
@@ -416,12 +414,15 @@ class _File(_Target):
             # No rank goes on with another layout than the others.
             comm.agree("flush layout")
         header, same_places = target.header, target.same_places(placed)
+        added = None if same_places else target.added_to(placed)
         if not (header.numrecs or target.data_end(header)) and header_size(header) < len(disk.header_bytes):
             # Without data the file ends with its header.
             disk.note_longer()
-        elif not same_places and target.added_to(placed) is None and placed.has_more_than(target.uids):
+        elif not same_places and added is None and placed.has_more_than(target.uids):
             disk.note_longer()
-        if lost or not (same_places and disk.uids is target.uids):
+        # Where variables only came, nothing moves, and nothing that the header in the file knows is gone.
+        only_more = disk.uids is (target if same_places else placed).uids and (same_places or added is not None)
+        if lost or not only_more:
             self.copy = copied(comm, session.defs.tree, disk, session.options, target, lost)
         if lost and self.copy is None and disk.at_stake:
             self.later = {uid: (first, live) for uid, (first, live) in lost.items() if first < live}
@@ -449,7 +450,8 @@ class _File(_Target):
         disk.use_layout(target)
         defs.note_agreed()
         target.lost_records = self.later
-        disk.note_filled(self.lost)
+        if self.lost:
+            disk.note_filled(self.lost)
 
     def write(self) -> None:
         self.write_data(self.agreed)
@@ -464,10 +466,12 @@ class _File(_Target):
         gone = disk.uids is not target.uids and replaces_live(disk, target.uids)
         takes_away = gone or bool(later) or header.numrecs < before.numrecs
         try:
-            # what fails is known to all ranks where requests failed as well
-            with comm.errors_shared() if failures else _ALONE:
-                held = self._order()
-                write_header(session, header, durable=asked.durable, held=held, takes_away=takes_away)
+            if failures:
+                # what fails is known to all ranks where requests failed as well
+                with comm.errors_shared():
+                    held = self._write_header(header, takes_away=takes_away)
+            else:
+                held = self._write_header(header, takes_away=takes_away)
         except BaseException as reason:
             if disk.header is before:
                 # else the header was held, or written, before an interruption came
@@ -483,17 +487,18 @@ class _File(_Target):
         _end(session, wrote=held and bool(self.agreed.batches or self.agreed.drained))
         self.held = held
 
-    def _order(self) -> bool:
-        """Let the data come before the header, unless this is to be held (collective); return whether it is."""
+    def _write_header(self, header: Header, *, takes_away: bool) -> bool:
+        """Write the header behind the data, unless it is to be held (collective); return whether it is."""
         session, trouble = self.session, self.trouble
         driver, epochs = session.disk.driver, session.epochs
-        if epochs.holding and not (self.asked.carried or trouble):
-            return True
-        order_writes(session.comm, driver, partial(fall_back, driver, trouble) if trouble else None)
-        if epochs.holding:
-            epochs.holding = not trouble
-            epochs.drained()
-        return False
+        held = epochs.holding and not (self.asked.carried or trouble)
+        if not held:
+            order_writes(session.comm, driver, partial(fall_back, driver, trouble) if trouble else None)
+            if epochs.holding:
+                epochs.holding = not trouble
+                epochs.drained()
+        write_header(session, header, durable=self.asked.durable, held=held, takes_away=takes_away)
+        return held
 
     def cut(self) -> None:
         disk = self.session.disk

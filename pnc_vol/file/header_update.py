@@ -79,9 +79,10 @@ def write_header(session: Session, new: Header, *, durable: bool, held: bool, ta
         # Names were checked when they were made; foreign ones are kept. A copy has no header yet.
         disk.header_sure = comm.rank > 0
         if count_alone:
+            count = numrecs_bytes(new)
             if comm.rank == 0 and new.numrecs != disk.header.numrecs:
                 disk.driver.grow(disk.layout.data_end(new))
-                disk.driver.write_one(numrecs_bytes(new), 4)
+                disk.driver.write_one(count, 4)
         elif not old or new is not disk.header:
             encoded = encode_after(disk.header, old, new)
         if encoded is not old or unnamed or not sure:
@@ -110,7 +111,7 @@ def write_header(session: Session, new: Header, *, durable: bool, held: bool, ta
     if not count_alone:
         disk.begins_with(new, encoded)
     elif new is not disk.header:
-        disk.counts(new)
+        disk.counts(new, count)
     disk.header_sure = True
     session.defs.flushed(new)
     if safe:

@@ -55,10 +55,6 @@ def copied(
     layout = disk.layout
     if not layout.with_early_places(tree)[0].vars:
         return None
-    added = target.added_to(layout) if not lost else None
-    if added is not None and disk.uids is layout.uids:
-        # Nothing moves, and nothing that the header in the file knows is gone.
-        return None
     stays = layout.same_places(target) or not layout.needs_move(target, tree)
     if stays and not _harms(tree, disk, target, lost):
         return None

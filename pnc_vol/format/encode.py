@@ -24,7 +24,7 @@ from itertools import pairwise
 from operator import attrgetter, itemgetter
 from struct import pack_into
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,6 @@ from pnc_vol.format.model import (
     VARIABLE,
     WIDTHS,
     Attr,
-    Dim,
     Header,
     Order,
     Var,
@@ -87,6 +86,7 @@ _MOST_KNOWN = 1 << 12
 
 _Piece = bytes | bytearray | memoryview
 _NO_CHANGES: Mapping[int, tuple[Attr, ...]] = MappingProxyType({})
+_make = tuple.__new__
 _begin_of, _definitions_of = itemgetter(4), attrgetter("vars", "dims", "attrs", "version")
 
 
@@ -195,9 +195,8 @@ def encode_after(before: Header, encoded: bytes, new: Header) -> bytes:
     ----------
     before, encoded : Header, bytes
         What the file has; no bytes if it has none.
-    new : Header
+    new : Header, which `check_limits` has seen.
     """
-    check_limits(new)
     if encoded and before.facts.encoded is None and _definitions_of(before) == _definitions_of(new):
         made = with_count(encoded, numrecs_bytes(new))
     else:
@@ -217,12 +216,8 @@ def encoded_empty(version: int) -> bytes:
 # -------------------------------------------------------------------------------------------- bytes that are kept
 
 
-class _Change(NamedTuple):
-    """Bytes of a header from `start` to `end`, and those that take their place."""
-
-    start: int
-    end: int
-    made: bytes | bytearray
+_Change = tuple[int, int, "bytes | bytearray"]
+"""The first byte of a part of a header, the byte behind it, and the bytes that take its place."""
 
 
 class Encoded:
@@ -361,8 +356,7 @@ def with_changes(
     *,
     attrs: tuple[Attr, ...],
     own: Mapping[int, tuple[Attr, ...]] = _NO_CHANGES,
-    dims: tuple[Dim, ...] | None = None,
-    added: tuple[Var, ...] = (),
+    added: Header | None = None,
 ) -> Header:
     """Return the same definitions but for some objects; only these are checked and encoded, and the others keep their
     begins.
@@ -372,8 +366,7 @@ def with_changes(
     header : Header
     attrs : attributes of the file
     own : the attributes of variables that have others now, by their index
-    dims : its dimensions, and maybe others behind them
-    added : variables of CDF-5 behind the others, without records
+    added : variables of CDF-5 behind the others, without records; its dimensions, and maybe others behind them
 
     Raises
     ------
@@ -386,20 +379,21 @@ def with_changes(
     >>> with_changes(old, attrs=(), own={1: (Attr("units", 2, 1, b"K"),)}).vars[1].attrs[0].name
     'units'
     """
-    dims = header.dims if dims is None else dims
-    variables, facts = header.vars, header.facts
-    new = Header(header.version, 0, dims, (), added)
-    if added:
-        check_limits(new)
+    variables, facts, dims = header.vars, header.facts, header.dims
     if own:
         every = list(variables)
         for i, attributes in own.items():
-            every[i] = every[i]._replace(attrs=attributes)
+            name, axes, _, code, begin = every[i]
+            every[i] = _make(Var, (name, axes, attributes, code, begin))
         variables = tuple(every)
-    made = Header(header.version, header.numrecs, dims, attrs, variables + added)
-    made.facts.encoded = _changed(header, made, sorted(own))
-    made.facts.inner_sizes = inner_sizes(header) + inner_sizes(new) if added else facts.inner_sizes
-    made.facts.record_vars, made.facts.within_limits = facts.record_vars, facts.within_limits
+    sizes = facts.inner_sizes
+    if added is not None:
+        check_limits(added)
+        variables, dims, sizes = variables + added.vars, added.dims, inner_sizes(header) + inner_sizes(added)
+    made = Header(header.version, header.numrecs, dims, attrs, variables)
+    new = made.facts
+    new.encoded, new.inner_sizes = _changed(header, made, sorted(own)), sizes
+    new.record_vars, new.within_limits = facts.record_vars, facts.within_limits
     return made
 
 
@@ -425,8 +419,8 @@ def without_vars(header: Header, gone: Sequence[int]) -> Header:
     made = Header(header.version, header.numrecs, header.dims, header.attrs, without(header.vars, gone))
     at, carried = known.at, known.begins_of(header.vars)
     start, listing = int(at[1]), writer.listing(VARIABLE, len(made.vars))
-    changes = [_Change(start, start + len(listing), listing)]
-    changes += [_Change(int(at[i + 2]), int(at[i + 3]), b"") for i in gone]
+    changes: list[_Change] = [(start, start + len(listing), listing)]
+    changes += [(int(at[i + 2]), int(at[i + 3]), b"") for i in gone]
     base = known.body()
     known.base, known.changes = b"", ()
     made.facts.encoded = Encoded(
@@ -446,12 +440,12 @@ def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
     changes, carried = list[_Change](), known.begins_of(old.vars)
     if len(new.dims) != len(old.dims):
         start = 4 + w.number.size
-        changes.append(_Change(start, int(at[0]), writer.dimensions(new)[start:]))
+        changes.append((start, int(at[0]), writer.dimensions(new)[start:]))
     if new.attrs is not old.attrs:
         changes += _list_changes(writer, int(at[0]), int(at[1]), old.attrs, new.attrs, "The file")
     if len(new.vars) != n:
         start = int(at[1])
-        changes.append(_Change(start, start + w.listing.size, writer.listing(VARIABLE, len(new.vars))))
+        changes.append((start, start + w.listing.size, writer.listing(VARIABLE, len(new.vars))))
     for i in own:
         var, start = old.vars[i], int(at[i + 2])
         start += len(writer.name(var.name)) + w.number.size * (1 + len(var.dims))
@@ -465,7 +459,7 @@ def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
         if carried == n and new.vars[n].begin >= 0:
             _set_begins(made, ends - w.begin, np.array([var.begin for var in new.vars[n:]], np.int64), w)
             carried = len(new.vars)
-        changes.append(_Change(end, end, made))
+        changes.append((end, end, made))
         at = np.append(at, at[-1] + ends)
     base = known.body()
     known.base, known.changes = b"", ()
@@ -474,14 +468,16 @@ def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
 
 def _moved(at: npt.NDArray[np.int64], changes: Iterable[_Change]) -> npt.NDArray[np.int64]:
     """Return where objects are after changes; what moves none is looked over."""
-    moving = [(end, len(made) - (end - start)) for start, end, made in changes if len(made) != end - start]
-    if not moving:
-        return at
-    ends, more = zip(*moving, strict=True)
-    if len(moving) == 1:
+    ends, more = list[int](), list[int]()
+    for start, end, made in changes:
+        if len(made) != end - start:
+            ends.append(end)
+            more.append(len(made) - (end - start))
+    if len(ends) < 2:
         # what most changes are, in a third of the time
-        moved: npt.NDArray[np.int64] = at.copy()
-        moved[int(at.searchsorted(ends[0])) :] += more[0]
+        moved = at.copy() if ends else at
+        if ends:
+            moved[int(at.searchsorted(ends[0])) :] += more[0]
         return moved
     shifts = np.zeros(len(at), np.int64)
     np.add.at(shifts, at.searchsorted(ends), more)
@@ -503,21 +499,24 @@ def _list_changes(
 ) -> list[_Change]:
     """Return what makes one list of attributes, from `start` to `end`, of another one."""
     front = _same_front(old, new)
-    back = _same_front(old[front:][::-1], new[front:][::-1])
+    # where attributes were only added at the end, nothing is left to compare
+    back = _same_front(old[front:][::-1], new[front:][::-1]) if front < len(old) else 0
     gone, made = old[front : len(old) - back], new[front : len(new) - back]
     listing = writer.w.listing.size
     # What stays is measured on the side where there is less of it.
     if front <= back:
         at = start + listing + writer.measure(old[:front])
     else:
-        at = end - writer.measure(old[len(old) - back :]) - writer.measure(gone)
-    found = [] if len(old) == len(new) else [_Change(start, start + listing, writer.listing(ATTRIBUTE, len(new)))]
+        at = end - writer.measure(old[front:])
+    found: list[_Change] = []
+    if len(old) != len(new):
+        found.append((start, start + listing, writer.listing(ATTRIBUTE, len(new))))
     seen = 0
     for begin, stop, fresh in _unlike(gone, made):
         check_attrs(owner, fresh, writer.version)
-        at += writer.measure(gone[seen:begin])
-        found.append(_Change(at, at + writer.measure(gone[begin:stop]), writer.entries(fresh)))
-        at, seen = found[-1].end, stop
+        first = at + writer.measure(gone[seen:begin])
+        at, seen = first + writer.measure(gone[begin:stop]), stop
+        found.append((first, at, writer.entries(fresh)))
     return found
 
 
@@ -612,13 +611,11 @@ def _listed_parts(changes: Iterable[_Change], old: bytes, new: bytes) -> Parts:
         unlike = (np.frombuffer(made, "u4") != np.frombuffer(old, "u4", len(made) >> 2, start)).nonzero()[0].tolist()
         if unlike:
             found.append((start + 4 * unlike[0], *2 * (start + 4 * unlike[-1] + 4,)))
-    return _merged(found)
+    return found if len(found) < 2 else _merged(found)
 
 
 def _merged(parts: Sequence[tuple[int, int, int]]) -> Parts:
     """Return parts without small gaps between them, and no more than a few."""
-    if len(parts) < 2:
-        return parts
     gaps = [after[0] - part[2] for part, after in pairwise(parts)]
     least = _GAP if len(gaps) < _MOST_PARTS else max(_GAP, sorted(gaps)[1 - _MOST_PARTS])
     found: list[tuple[int, int, int]] = []

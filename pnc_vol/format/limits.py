@@ -230,15 +230,16 @@ def _check_shape(header: Header, name: str, dims: tuple[int, ...]) -> None:
 def _check_sizes(header: Header) -> None:
     widths, sizes = WIDTHS[header.version], inner_sizes(header)
     records = record_vars(header)
-    in_record = set(records)
-    fixed = [i for i in range(len(sizes)) if i not in in_record] if records else list(range(len(sizes)))
-    largest = max(sizes, default=0)
-    for kind in (fixed, records) if largest > widths.var_max else ():
+    kinds: list[list[int]] = []
+    if max(sizes, default=0) > widths.var_max:
+        in_record = set(records)
+        kinds = [[i for i in range(len(sizes)) if i not in in_record], records]
+    for kind in kinds:
         for i in kind:
             if sizes[i] <= widths.var_max:
                 continue
             # One variable may outgrow its vsize where nothing has to begin behind it.
-            last = i == kind[-1] and not (kind is fixed and records)
+            last = i == kind[-1] and not (kind is kinds[0] and records)
             if sizes[i] > MAX_BYTES or not last:
                 _refuse_size(header, i, sizes[i])
     stride = record_stride([sizes[i] for i in records])

@@ -280,6 +280,7 @@ class Layout(abc.ABC):
         Records that may hold data: those of the header, or more if data was written before a flush.
     unwritten : NeverWritten, what bytes hold that nobody wrote.
     drained : bool, data was written since the last flush.
+    early : object, what a subclass keeps of the places that variables got since then; None if none was asked for.
     facts : dict, what reads look up once of each variable; begins empty.
     written : dict of uid to Runs
         Of variables with a fill value, the elements that were written before a flush, ascending and disjoint: the flush
@@ -310,6 +311,8 @@ class Layout(abc.ABC):
 
     sets: ClassVar[str] = ""
     """Of a layout of several files, the plug-in that finds and opens them; see `file.file_sets.FileSets`."""
+
+    early: Any
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -402,16 +405,16 @@ class Layout(abc.ABC):
         self.itemsizes = itemsizes_of(datasets, uids)
         self._extends: list[int] | None = None
         self._maps: dict[int, Any] | None = None
-        self._region: Region | None = None
+        self.__dict__.pop("region", None)
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing has been written or lost since this layout came into force."""
+        """Nothing has been written, placed or lost since this layout came into force."""
         self.records = self.header.numrecs
         self.facts: dict[int, Any] = {}
         self.lost_records: LostRecords = {}
         self.written: dict[int, Runs] = {}
-        self.drained = False
+        self.drained, self.early = False, None
 
     def successor(
         self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode], *, same_places: bool = False
@@ -449,8 +452,9 @@ class Layout(abc.ABC):
         fresh = uids[len(self.uids) :]
         made.uids, made._extends = uids, self.itemsizes
         made.__dict__.pop("header_uids", None)
+        made.__dict__.pop("region", None)
         made.itemsizes = self.itemsizes + itemsizes_of(datasets, fresh)
-        made._maps = made._region = None
+        made._maps = None
         return made
 
     def added_to(self, other: Layout) -> tuple[int, ...] | None:
@@ -497,35 +501,30 @@ class Layout(abc.ABC):
         """The datasets of all variables of `header`."""
         return frozenset(self.uids)
 
-    @property
+    @cached_property
     def region(self) -> Region:
         """Where the variables of `header` lie, all together; found once for all headers with the same places."""
-        if self._region is None:
-            none = self.header.with_numrecs(0)
-            self._region = Region(first_begin(none), data_end(none), begin_rec(none) or 0, record_size(none))
-        return self._region
+        none = self.header.with_numrecs(0)
+        return Region(first_begin(none), data_end(none), begin_rec(none) or 0, record_size(none))
 
     # ------------------------------------------------------------------------------- where elements lie
 
     @property
     def maps(self) -> Mapping[int, ElementMap]:
         """Where the elements of each variable lie, by uid; of those that have a place before a flush, too."""
-        return self._made()
-
-    @property
-    def places(self) -> Mapping[int, Place]:
-        """The same where they are affine; empty for a layout that does not declare `affine`."""
-        return self._made() if self.affine else _NO_PLACES
-
-    def place_of(self, uid: int) -> Place | None:
-        """Return that of one variable, if it is affine and known; the others need not be made for it."""
-        return self.places.get(uid)
-
-    def _made(self) -> dict[int, Any]:
         # Made when somebody first asks: whoever only looks at definitions never does.
         if self._maps is None:
             self._maps = self.made_maps()
         return self._maps
+
+    @property
+    def places(self) -> Mapping[int, Place]:
+        """The same where they are affine; empty for a layout that does not declare `affine`."""
+        return self.maps if self.affine else _NO_PLACES  # type: ignore[return-value]
+
+    def place_of(self, uid: int) -> Place | None:
+        """Return that of one variable, if it is affine and known; the others need not be made for it."""
+        return self.places.get(uid)
 
     def extents(self, uid: int, runs: Runs) -> Extents:
         """Return where runs of a variable lie; see `ElementMap.extents`.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from itertools import repeat
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from pnc_vol.format import model, placing
 from pnc_vol.format.model import MAX_OFFSET, Dim, Header, Var, begin_rec, inner_bytes, is_record, pad4
@@ -40,9 +40,11 @@ class CanonicalLayout(Layout):
     element_align: ClassVar[int] = 8
     """What the begins of variables of 8-byte types are multiples of; see `Alignment`."""
 
-    def _begin(self) -> None:
-        super()._begin()
-        self._early = EarlyPlaces()
+    @property
+    def _early(self) -> EarlyPlaces:
+        if self.early is None:
+            self.early = EarlyPlaces()
+        return self.early  # type: ignore[no-any-return]
 
     def made_maps(self) -> Places:
         """Return the places, from the columns of the header at once."""
@@ -90,7 +92,7 @@ class CanonicalLayout(Layout):
             made._maps = Places(self._maps)
             for uid, var, itemsize in zip(uids[n:], header.vars[n:], made.itemsizes[n:], strict=True):
                 made._maps[uid] = Place(var[4], itemsize, 0, 0)
-        made._region = self.region._replace(end=header.vars[-1][4] + pad4(model.inner_sizes(header)[-1]))
+        made.region = self.region._replace(end=header.vars[-1][4] + pad4(model.inner_sizes(header)[-1]))
         return made
 
     def needs_move(self, target: Layout, tree: Tree) -> bool:
@@ -118,7 +120,7 @@ class CanonicalLayout(Layout):
     # ------------------------------------------------------------------------------ writes before a flush
 
     def _give_early_places(self, tree: Tree) -> None:
-        places = self._made()
+        places = cast(dict[int, Place], self.maps)
         given = self._early.give(
             self.header, tree, self.options, zeros=self.unwritten.reads_zero, zero_gaps=not self.unwritten.stale_gaps
         )

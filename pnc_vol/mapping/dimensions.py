@@ -131,8 +131,10 @@ class DimBook:
         first = [self._record] if node.is_record else []
         axes = node.seen_axes()
         for index in range(len(first), len(node.shape)):
-            size = node.shape[index]
-            found = self._named_axis(node, axes[index], size)
+            size, axis = node.shape[index], axes[index]
+            # most have no name
+            asks = axis.dim_name or axis.label or axis.scales
+            found = self._named_axis(node, axis, size) if asks else None
             first.append(self._nameless_axis(node, first, size) if found is None else found)
         return tuple(first)
 

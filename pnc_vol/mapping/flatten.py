@@ -30,7 +30,7 @@ from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fil
 from pnc_vol.mapping.dimensions import DimBook, may_be_made
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, dump_marker, legal_name, variable_name
-from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.mapping.tree import DatasetNode, Node, Tree
 
 __all__ = ["Flat", "changed", "numrecs_for", "numrecs_of", "to_header"]
 
@@ -234,8 +234,8 @@ _make = tuple.__new__
 
 def _variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
     """Return one variable with its attributes and marker."""
-    element, owner = node.element, node.owner
-    if owner is not None:
+    element = node.element
+    if isinstance(node.parent, DatasetNode):
         _name_samples(node)
     visible = book.place(node)
     dims = visible + book.hidden(element.trailing, element.trailing_names) if element.trailing else visible
@@ -247,25 +247,25 @@ def _variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
 def _marker_of(node: DatasetNode, visible: tuple[int, ...], book: DimBook, numrecs: int) -> dict[str, Any]:
     """Return what the name and the dimensions do not say of a dataset."""
     marker: dict[str, Any] = {}
-    name, owner = node.cdf_name, node.owner
-    if owner is not None:
+    name, limits = node.cdf_name, node.maxshape
+    parent: Node | None = node.parent
+    if type(parent) is DatasetNode:
         # So that a damaged `parts` cannot take the variables of other datasets.
-        marker["part"] = owner.path
-    elif node.parent is None:
+        marker["part"] = parent.path
+    elif parent is None:
         marker["loose"] = True
-    elif node.parent is not node.tree.root or (node.name != name and dataset_name(name) != node.name):
+    elif parent is not node.tree.root or (node.name != name and dataset_name(name) != node.name):
         marker["path"] = node.path
     if node.is_placeholder:
         _describe_placeholder(node, marker)
-    elif node.maxshape is not None and node.is_record and node.shape and node.shape[0] != numrecs:
+    elif limits is not None and node.is_record and node.shape and node.shape[0] != numrecs:
         marker["len"] = node.shape[0]
-    limits = node.maxshape
     as_dimensions = limits is None or node.shape is None or (node.is_record and limits[1:] == node.shape[1:])
     if limits is not None and (node.away is not None or not as_dimensions):
         marker["max"] = list(limits)
     if "track_order" in node.ignored:
         marker["track"] = True
-    if owner is None:
+    if type(parent) is not DatasetNode:
         _describe_axes(node, visible, book, marker)
     return marker
 
@@ -320,24 +320,26 @@ def _variable_attrs(
 ) -> tuple[Attr, ...]:
     """Return all attributes of a variable; what they do not say of its type goes to the marker."""
     own_attrs = written = named_attrs(node.attrs, marker)
-    if node.owner is not None:
+    if isinstance(node.parent, DatasetNode):
         written = _with_samples(node, written, book)
-    generated = conventions.generated_attrs(element)
+    plain = _type_says_all(element, dims, book.dims)
+    generated = () if plain else conventions.generated_attrs(element)
     if generated:
         present = {attr.name: attr for attr in written}
         own = [attr.name for attr in generated if present.get(attr.name) == attr]
         if own:
             marker["own"] = own
         written += tuple(attr for attr in generated if attr.name not in present)
-    code = element.nc_type
-    if element.is_string and element.trailing and not any(attr.name == "_Encoding" for attr in own_attrs):
+    if plain:
+        pass
+    elif element.is_string and element.trailing and not any(attr.name == "_Encoding" for attr in own_attrs):
         # What `derive` says of a string without asking it: most variables with a marker are strings.
         if (element.kind == "vlen_string") != (element.encoding == "utf-8"):
             marker["type"] = element.kind
-    elif not _type_says_all(element, dims, book.dims):
+    else:
         seen = [book.dims[index] for index in dims if book.dims[index].size]
         sizes, names = tuple(dim.size for dim in seen), tuple(dim.name for dim in seen)
-        marker |= conventions.element_marker(element, conventions.derive(code, sizes, names, written))
+        marker |= conventions.element_marker(element, conventions.derive(element.nc_type, sizes, names, written))
     if node.fillvalue is not None:
         written = with_fill(node.fillvalue, element, written, marker)
     if marker:
@@ -376,10 +378,10 @@ def _is_row_part(node: DatasetNode, name: str) -> bool:
 
 def _with_samples(node: DatasetNode, written: tuple[Attr, ...], book: DimBook) -> tuple[Attr, ...]:
     """Return CF's attribute of the lengths of rows: the dimension of their values."""
-    if node.owner is None or not _is_row_part(node, "count"):
+    if not _is_row_part(node, "count"):
         return written
     written = tuple(attr for attr in written if attr.name != SAMPLE_DIMENSION)
-    values = node.owner.parts["values"]
+    values = node.owner.parts["values"]  # type: ignore[union-attr]
     _name_samples(values)
     dims = book.place(values)
     if not dims:
@@ -391,15 +393,16 @@ def _with_samples(node: DatasetNode, written: tuple[Attr, ...], book: DimBook) -
 # ------------------------------------------------------------------------- from the header before, by what changed
 
 
-def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None]) -> Flat | None:
+def changed(flat: Flat, header: Header, tree: Tree, place: Callable[[Header], list[int] | None]) -> Flat | None:
     """Return what `to_header` would make of a tree that has other attributes, numbers of records or more datasets than
     `flat`.
 
-    The cost is that of the objects that changed. Variables that were there keep the begins that they have in `flat`.
+    The cost is that of the objects that changed. Variables that were there keep the begins that they have in `header`.
 
     Parameters
     ----------
-    flat : Flat, with the number of records of `numrecs_of`
+    flat : Flat, as it was
+    header : Header, its own, or the same with begins; with the number of records of `numrecs_of`
     tree : Tree
     place : callable
         Gives new variables their begins, which are a header of their own; None if they get none yet.
@@ -414,7 +417,7 @@ def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None])
     DefinitionError
         An attribute that the version cannot hold.
     """
-    header, changed = flat.header, tree.changed
+    changed = tree.changed
     most = max(_MANY, len(flat.uids) // 4)
     if changed is None or len(changed.added) > most:
         return None
@@ -423,9 +426,14 @@ def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None])
         return None
     if changed.removed:
         alone = not (changed.attributes or changed.resized or changed.added)
-        return _without(flat, changed.removed) if alone else None
-    nodes = {node.uid: node for node in changed.attributes if isinstance(node, DatasetNode)}
-    grouped = len(nodes) < len(changed.attributes)
+        return _without(flat, header, changed.removed) if alone else None
+    nodes: dict[int, DatasetNode] = {}
+    grouped = False
+    for one in changed.attributes:
+        if isinstance(one, DatasetNode):
+            nodes[one.uid] = one
+        else:
+            grouped = True
     for node in changed.added:
         nodes.pop(node.uid, None)
     lengths, numrecs = flat.lengths, header.numrecs
@@ -436,7 +444,8 @@ def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None])
         lengths, numrecs, changed_nodes = found
         if not (changed_nodes or nodes or grouped or changed.added):
             # Records alone: no variable is looked at.
-            return flat._replace(header=header.with_numrecs(numrecs), lengths=lengths)
+            header = header.with_numrecs(numrecs)
+            return Flat(header, flat.uids, flat.book, flat.moved, lengths, flat.numbers, flat.names)
         nodes |= changed_nodes
     if len(nodes) > most:
         return None
@@ -451,29 +460,30 @@ def changed(flat: Flat, tree: Tree, place: Callable[[Header], list[int] | None])
         if len(attrs) != len(header.vars[i].attrs) or attrs != header.vars[i].attrs:
             own[i] = attrs
     of_file = global_attrs(tree) if grouped else header.attrs
-    added = _added(flat, tree, changed.added, numrecs) if changed.added else (header.dims, ())
-    if added is None:
-        return None
-    if added[1] and (begins := place(Header(header.version, 0, added[0], (), added[1]))):
-        added = added[0], tuple([var._replace(begin=begin) for var, begin in zip(added[1], begins, strict=True)])
+    added: Header | None = None
+    if changed.added:
+        added = _added(flat, tree, changed.added, numrecs)
+        if added is None:
+            return None
+        if begins := place(added):
+            added = added.with_begins(begins)
     header = header.with_numrecs(numrecs)
-    if own or added[1] or len(of_file) != len(header.attrs) or of_file != header.attrs:
-        header = with_changes(header, attrs=of_file, own=own, dims=added[0], added=added[1])
+    if own or added or len(of_file) != len(header.attrs) or of_file != header.attrs:
+        header = with_changes(header, attrs=of_file, own=own, added=added)
     uids = flat.uids
     if changed.added:
         uids += tuple([node.uid for node in changed.added])
         flat.names.update([node.cdf_name for node in changed.added])
         if flat.numbers:
             flat.numbers.update(zip(uids[len(flat.uids) :], range(len(flat.uids), len(uids)), strict=True))
-    return flat._replace(header=header, uids=uids, lengths=lengths)
+    return Flat(header, uids, flat.book, flat.moved, lengths, flat.numbers, flat.names)
 
 
-def _without(flat: Flat, removed: dict[int, DatasetNode]) -> Flat | None:
+def _without(flat: Flat, header: Header, removed: dict[int, DatasetNode]) -> Flat | None:
     """Return what is left when plain datasets of the root go; None if that may change the dimensions of others.
 
     They do not where all of a variable's dimensions are those of one before it, and its name is that of none.
     """
-    header = flat.header
     if len(removed) > _MANY:
         return None
     gone = sorted(map(flat.uids.index, removed))
@@ -518,10 +528,8 @@ def _attrs_of_numbers(node: DatasetNode, var: Var, dims: tuple[Dim, ...]) -> tup
     return None if marker or MARKER in map(itemgetter(0), var.attrs) else attrs
 
 
-def _added(
-    flat: Flat, tree: Tree, nodes: list[DatasetNode], numrecs: int
-) -> tuple[tuple[Dim, ...], tuple[Var, ...]] | None:
-    """Return all dimensions, and the variables of new datasets; None if they may change what there is.
+def _added(flat: Flat, tree: Tree, nodes: list[DatasetNode], numrecs: int) -> Header | None:
+    """Return the variables of new datasets, and all dimensions; None if they may change what there is.
 
     Only datasets of fixed shape are known not to: scales give axes of others their dimension, and records move those of
     others.
@@ -551,7 +559,7 @@ def _added(
         return None
     if flat.moved is not None:
         found = [var._replace(dims=tuple(flat.moved[index] for index in var.dims)) for var in found]
-    return (*header.dims, *new), tuple(found)
+    return Header(header.version, 0, (*header.dims, *new), (), tuple(found))
 
 
 def _resized(

@@ -15,7 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
 from threading import Lock
 from types import MappingProxyType
@@ -201,7 +201,7 @@ class DatasetNode(Node):
 
     def seen_axes(self) -> list[Axis]:
         """Return the axes, for reading: changes are lost unless `axes` was used before."""
-        return self.made_axes or [Axis(label, name) for label, name in self.names]
+        return self.made_axes or _seen_axes(self.names)
 
     @property
     def scale_name(self) -> str:
@@ -230,6 +230,12 @@ class Changes(NamedTuple):
     resized: dict[DatasetNode, int]
     added: list[DatasetNode]
     removed: dict[int, DatasetNode]
+
+
+@lru_cache(1024)
+def _seen_axes(names: tuple[tuple[str, str | None], ...]) -> list[Axis]:
+    """Return axes that nobody has made, of all datasets with these labels and names of dimensions."""
+    return [Axis(label, name) for label, name in names]
 
 
 class FileDims:

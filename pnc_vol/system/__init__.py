@@ -97,7 +97,7 @@ class OwnedFd(ClosedFd):
 
     def close(self) -> None:
         """Close it, unless it is closed; it is closed then, also if the system raises an `OSError`."""
-        if not self.closed:
+        if "number" not in vars(self):
             # noted and closed in one line, between whose parts no exception comes
             os.close(vars(self).setdefault("number", int(self)))
         # which has no destructor
