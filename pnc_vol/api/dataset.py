@@ -472,7 +472,8 @@ class Dataset(Storage, Posting, metaclass=ABCMeta):
         oid = self._id
         session = oid.check()
         with session.lock:
-            session.check_open()
+            if session.closed or session.forked:
+                session.check_open()
             node = oid.node
             shape, limits = node.shape, node.maxshape
             if (

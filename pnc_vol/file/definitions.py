@@ -239,9 +239,7 @@ class Definitions:
         DefinitionError
             It cannot be laid out.
         """
-        known, layout = self.with_begins, disk.layout
-        if known is not None and known[0] is flat and not layout.drained:
-            return known[1]
+        layout = disk.layout
         # the header of a set of files is in none of them
         size = 0 if layout.several_files else header_size(flat.header)
         if size > MAX_HEADER_BYTES:
@@ -268,7 +266,11 @@ class Definitions:
         DefinitionError
             It cannot be laid out.
         """
-        header, layout = self.lay_out(flat, disk, closing=closing), disk.layout
+        layout, known = disk.layout, self.with_begins
+        if known is not None and known[0] is flat and not layout.drained:
+            header = known[1]
+        else:
+            header = self.lay_out(flat, disk, closing=closing)
         if header is not layout.header or layout.drained:
             layout = layout.successor(header, flat.uids, self.tree.datasets, same_places=header is self.same_places)
             self.same_places = None

@@ -63,14 +63,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.holding import Unwritten
 from pnc_vol.errors import RequestFailure, SyncError
 from pnc_vol.file.epochs import fall_back
 from pnc_vol.file.filling import LeftToPosts, fill, fill_failed
-from pnc_vol.file.header_update import check_durable, cut_tail, end_flush, order_writes, write_header
+from pnc_vol.file.header_update import check_durable, cut_tail, write_header
 from pnc_vol.file.relocation import Copy, complete_copy, copied, replaces_live
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.file.session import Session, WriteData, Written
@@ -82,6 +84,7 @@ from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.queue.batches import Batch
+from pnc_vol.ranks.comm import Comm, trouble_of
 from pnc_vol.warn import DEBUG, FLUSH, tell
 
 if TYPE_CHECKING:
@@ -378,7 +381,7 @@ class _Target:
             # The header stays held with the data that it describes.
             if closing and all(held):
                 # All data are in the caches, and this is the last flush: a replay is to bring them to the file.
-                end_flush(session.comm, disk.driver)
+                _at_driver(session.comm, "flush end", disk.driver, disk.driver.end_flush)
             raise session.comm.on_all(failing.flush_error(failures, disk.path, closing=closing))
         place = disk.location
         if replaces_live(disk, self.layout.uids) and (place is None or place.kept_as or not place.unseen):
@@ -481,7 +484,7 @@ class _File(_Target):
                 raise comm.on_all(failing.flush_error(failures, disk.path, closing=asked.closing)) from reason
             raise
         if later:
-            order_writes(comm, disk.driver)
+            _order_writes(comm, disk.driver)
             fill(comm, defs.tree, target, target, disk.driver, later, only_lost=True)
             later.clear()
         _end(session, wrote=held and bool(self.agreed.batches or self.agreed.drained))
@@ -493,7 +496,7 @@ class _File(_Target):
         driver, epochs = session.disk.driver, session.epochs
         held = epochs.holding and not (self.asked.carried or trouble)
         if not held:
-            order_writes(session.comm, driver, partial(fall_back, driver, trouble) if trouble else None)
+            _order_writes(session.comm, driver, trouble)
             if epochs.holding:
                 epochs.holding = not trouble
                 epochs.drained()
@@ -595,13 +598,47 @@ def _carried(session: Session) -> list[RequestFailure]:
 # ---------------------------------------------------------------------------------------------------------- the end
 
 
+def _order_writes(comm: Comm, driver: Driver, trouble: str = "") -> None:
+    """Let bytes that ranks wrote so far reach the file before those that they write from now on (collective).
+
+    trouble : str, why drivers hold nothing back any more; see `fall_back`, which is called before.
+    """
+
+    def order() -> None:
+        fall_back(driver, trouble)
+        driver.order()
+
+    _at_driver(comm, "flush order", driver, order if trouble else driver.order)
+
+
 def _end(session: Session, *, wrote: bool) -> None:
     """The flush is complete (collective); `wrote`: some rank may hold data of it."""
-    trouble = end_flush(session.comm, session.disk.driver)
+    driver = session.disk.driver
+    trouble = _at_driver(session.comm, "flush end", driver, driver.end_flush)
     if session.epochs.holding:
         session.epochs.end(wrote=wrote, together=session.transport.last != "independent")
         if trouble:
             session.epochs.stop_holding(trouble)
+
+
+def _at_driver(comm: Comm, operation: str, driver: Driver, call: Callable[[], None]) -> str:
+    """Call a verb that does nothing but for drivers that hold bytes back: only there it can fail, on all ranks then.
+
+    Returns
+    -------
+    str
+        `Holder.trouble` of the lowest rank that has any, with the ranks: it can hold nothing back any more; "" if none
+        has.
+    """
+    if not driver.capabilities.holds_back:
+        call()
+        return ""
+    error: BaseException | None = None
+    try:
+        call()
+    except Exception as reason:
+        error = reason
+    return trouble_of(comm, operation, driver.holder.trouble(), error=error)
 
 
 def _tell_logs(session: Session, *, unsafe: bool, closing: bool) -> None:

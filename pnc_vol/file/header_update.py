@@ -16,7 +16,6 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -30,9 +29,9 @@ from pnc_vol.file.session import Session
 from pnc_vol.format.encode import changed_parts, encode_after, numrecs_bytes
 from pnc_vol.format.model import Header, record_vars
 from pnc_vol.interruptions import is_interruption
-from pnc_vol.ranks.comm import Comm, on_every, on_root, trouble_of
+from pnc_vol.ranks.comm import Comm, on_every, on_root
 
-__all__ = ["check_durable", "cut_tail", "cut_what_failed", "end_flush", "order_writes", "write_header"]
+__all__ = ["check_durable", "cut_tail", "cut_what_failed", "write_header"]
 
 
 def check_durable(disk: StoredFile) -> None:
@@ -146,52 +145,6 @@ def _first_bytes(driver: Driver, n: int) -> bytes:
     """Return what a file begins with: after an interruption, the header before or the one that was being written."""
     found = np.zeros(n, np.uint8)
     return found[: driver.read_one(found, 0)].tobytes()
-
-
-def order_writes(comm: Comm, driver: Driver, first: Callable[[], None] | None = None) -> None:
-    """Let bytes that ranks wrote so far reach the file before those that they write from now on (collective).
-
-    first : callable, is called before, with the same care for its errors.
-    """
-
-    if comm.size == 1 and first is None:
-        driver.order()
-        return
-
-    def order() -> None:
-        if first is not None:
-            first()
-        driver.order()
-
-    _on_driver(comm, "flush order", driver, order)
-
-
-def end_flush(comm: Comm, driver: Driver) -> str:
-    """Tell the driver that the flush is complete (collective); why some rank can hold nothing back any more, or ""."""
-    if not driver.capabilities.holds_back:
-        driver.end_flush()
-        return ""
-    return _on_driver(comm, "flush end", driver, driver.end_flush)
-
-
-def _on_driver(comm: Comm, operation: str, driver: Driver, call: Callable[[], None]) -> str:
-    """Return a verb that does nothing but for drivers that hold bytes back: only there it can fail, on all ranks then.
-
-    Returns
-    -------
-    str
-        `Holder.trouble` of the lowest rank that has any, with the ranks; "" if none has.
-    """
-    holds = driver.capabilities.holds_back
-    if comm.size == 1 or not holds:
-        call()
-        return driver.holder.trouble() if holds else ""
-    error: BaseException | None = None
-    try:
-        call()
-    except Exception as reason:
-        error = reason
-    return trouble_of(comm, operation, driver.holder.trouble(), error=error)
 
 
 def _replaces_lasting(comm: Comm, disk: StoredFile) -> bool:

@@ -24,7 +24,7 @@ from pnc_vol.file import post
 from pnc_vol.file.closing import abort, close, give_up
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.reads import contiguous
-from pnc_vol.file.registry import close_unreferenced
+from pnc_vol.file.registry import close_unreferenced, unreferenced
 from pnc_vol.file.session import CollectorPaused, Session, WriteData, note_time
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
@@ -254,7 +254,8 @@ class OpenFile(Session):
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Carry out all that is posted (collective). See `flushing.flush`, and `File.flush` for `progress`."""
-        close_unreferenced()
+        if unreferenced:
+            close_unreferenced()
         with CollectorPaused(), self.lock:
             since = time.perf_counter()
             try:

@@ -59,7 +59,7 @@ else:
 
 __all__ = [
     "Closing", "Entry", "SessionRef", "clash", "close_unreferenced", "enter", "finds", "found", "joined", "lock",
-    "new_token", "refuse_open", "unwatch", "wait_for", "watch",
+    "new_token", "refuse_open", "unreferenced", "unwatch", "wait_for", "watch",
 ]  # fmt: skip
 
 _open: dict[bytes, Entry] = {}
@@ -82,7 +82,7 @@ def _forked() -> None:
     _open.clear()
     _places.clear()
     _watched.clear()
-    _waiting.clear()
+    unreferenced.clear()
 
 
 class Entry:
@@ -459,7 +459,7 @@ def refuse_open(real: str, path: str, *, replaced: bool = False) -> None:
 _watched: dict[SessionRef, tuple[str, weakref.ref[Any]]] = {}
 """References that were not released, each with the path for messages, and a weak reference to its owner that runs a
 function when the owner goes."""
-_waiting: deque[SessionRef] = deque()
+unreferenced: deque[SessionRef] = deque()
 """References whose owners the collector found."""
 _collecting = 0
 """The thread in which the collector runs, or 0."""
@@ -471,13 +471,13 @@ def watch(owner: object, ref: SessionRef, path: str) -> None:
     def gone(_: object) -> None:
         try:
             if _collecting == threading.get_ident():
-                _waiting.append(ref)
+                unreferenced.append(ref)
             else:
                 _release(ref)
         except BaseException as error:
             if is_interruption(error) and ref.held:
                 # Python prints it and goes on, and nothing else has a reference to the file any more.
-                _waiting.append(ref)
+                unreferenced.append(ref)
             raise
 
     if _collector not in gc.callbacks:
@@ -492,8 +492,8 @@ def unwatch(ref: SessionRef) -> None:
 
 def close_unreferenced() -> None:
     """Close the files that the collector found since the last call."""
-    while _waiting:
-        ref = _waiting.popleft()
+    while unreferenced:
+        ref = unreferenced.popleft()
         path, _ = _watched.get(ref, ("", None))
         try:
             _release(ref)

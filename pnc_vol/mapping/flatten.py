@@ -232,12 +232,16 @@ _SHORT = 60
 _make = tuple.__new__
 
 
-def _variable_of(node: DatasetNode, book: DimBook, numrecs: int) -> Var:
-    """Return one variable with its attributes and marker."""
+def _variable_of(node: DatasetNode, book: DimBook, numrecs: int, visible: tuple[int, ...] | None = None) -> Var:
+    """Return one variable with its attributes and marker.
+
+    visible : tuple of int, the dimensions of its axes in `book`, where they are known.
+    """
     element = node.element
     if isinstance(node.parent, DatasetNode):
         _name_samples(node)
-    visible = book.place(node)
+    if visible is None:
+        visible = book.place(node)
     dims = visible + book.hidden(element.trailing, element.trailing_names) if element.trailing else visible
     marker = _marker_of(node, visible, book, numrecs)
     attrs = _variable_attrs(node, element, dims, book, marker)
@@ -467,7 +471,8 @@ def changed(flat: Flat, header: Header, tree: Tree, place: Callable[[Header], li
             return None
         if begins := place(added):
             added = added.with_begins(begins)
-    header = header.with_numrecs(numrecs)
+    if numrecs != header.numrecs:
+        header = header.with_numrecs(numrecs)
     if own or added or len(of_file) != len(header.attrs) or of_file != header.attrs:
         header = with_changes(header, attrs=of_file, own=own, added=added)
     uids = flat.uids
@@ -505,7 +510,9 @@ def _attrs_of(flat: Flat, node: DatasetNode, old: Var, numrecs: int, *, resized:
     """Return all attributes of a variable; None if it differs in more."""
     if flat.book is None:
         return None if resized else _attrs_of_numbers(node, old, flat.header.dims)
-    var = _variable_of(node, flat.book, numrecs)
+    # attributes, and records of a dataset that has some, change no dimension
+    visible = old.dims[: len(old.dims) - len(node.element.trailing)] if flat.moved is None and not resized else None
+    var = _variable_of(node, flat.book, numrecs, visible)
     dims = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims)
     return var.attrs if (var.name, dims, var.type) == (old.name, old.dims, old.type) else None
 
