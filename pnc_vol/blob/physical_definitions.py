@@ -72,7 +72,7 @@ class PhysicalDefinitions(Definitions):
         self._nodes = nodes
         tree.datasets = {node.uid: node for node in nodes.values()}
         if not same or flat is None:
-            self.flat = Flat(header, tuple(tree.datasets), DimBook(()), None, {}, {}, set())
+            self.flat = Flat(header, tuple(tree.datasets), DimBook(()), None, {}, set())
             tree.touch()
         elif header.numrecs != flat.header.numrecs:
             self.flat = flat._replace(header=flat.header.with_numrecs(header.numrecs))

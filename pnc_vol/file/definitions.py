@@ -101,7 +101,7 @@ class Definitions:
             return
         if GroupNode not in set(map(type, dict.values(tree.root.children))):
             tree.all_groups = [], {}
-        self.flat = Flat(header, layout.uids, None, None, lengths_of(tree.datasets), {}, set())
+        self.flat = Flat(header, layout.uids, None, None, lengths_of(tree.datasets), set())
         self.flat_version, self.with_begins = tree.version, (self.flat, header)
         tree.changed = Changes(set(), {}, [], {})
 
@@ -226,9 +226,8 @@ class Definitions:
             return None
         check_limits(new.header)
         if stays and (new.header.facts is header.facts or _fits(header, new, layout)):
-            # Without some variables the places are those of another layout.
             self.with_begins = new, new.header
-            self.same_places = new.header if len(new.uids) >= len(old.uids) else None
+            self.same_places = new.header
         return new
 
     def lay_out(self, flat: Flat, disk: StoredFile, *, closing: bool = False) -> Header:

@@ -74,8 +74,10 @@ def fill(
         asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys()
     else:
         # What was there before, and is of fixed shape, is not even looked at.
-        fresh = None if lost or grown else target.added_to(placed)
-        asked = fresh or sorted((target.header_uids - placed.header_uids) | target.record_uids.keys() | lost.keys())
+        fresh: Collection[int] | None = None if lost or grown else target.added_to(placed)
+        if fresh is None:
+            fresh = sorted((target.header_uids - placed.header_uids) | target.record_uids.keys() | lost.keys())
+        asked = fresh
         if zeros_left:
             # What reads as zero needs no look, but where something else should be read.
             asked = [uid for uid in asked if fillvalue_of(tree.datasets, uid) is not None]

@@ -421,11 +421,11 @@ class _File(_Target):
         if not (header.numrecs or target.data_end(header)) and header_size(header) < len(disk.header_bytes):
             # Without data the file ends with its header.
             disk.note_longer()
-        elif not same_places and added is None and placed.has_more_than(target.uids):
+        elif not (same_places or added) and placed.has_more_than(target.uids):
             disk.note_longer()
-        # Where variables only came, nothing moves, and nothing that the header in the file knows is gone.
-        only_more = disk.uids is (target if same_places else placed).uids and (same_places or added is not None)
-        if lost or not only_more:
+        # Where variables only came or went nothing moves, and nothing that the header in the file knows is overwritten.
+        stays = disk.uids is (target if same_places else placed).uids and (same_places or added is not None)
+        if lost or not stays:
             self.copy = copied(comm, session.defs.tree, disk, session.options, target, lost)
         if lost and self.copy is None and disk.at_stake:
             self.later = {uid: (first, live) for uid, (first, live) in lost.items() if first < live}

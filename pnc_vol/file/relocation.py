@@ -114,6 +114,8 @@ def complete_copy(comm: Comm, disk: StoredFile, copy: Copy, target: Layout, fill
 def replaces_live(disk: StoredFile, uids: tuple[int, ...]) -> bool:
     """Return whether a variable of the header in the file is none of `uids`: deleted, or replaced by one of another
     layout."""
+    if len(uids) < len(disk.uids):
+        return True
     # Most often there are others behind them, if any: to compare the same objects takes few nanoseconds for each.
     return uids[: len(disk.uids)] != disk.uids and not set(disk.uids) <= set(uids)
 

@@ -52,6 +52,7 @@ __all__ = [
     "HeaderFacts",
     "NCType",
     "Order",
+    "Region",
     "Var",
     "Widths",
     "attr_values",
@@ -66,6 +67,7 @@ __all__ = [
     "record_size",
     "record_stride",
     "record_vars",
+    "region",
     "shape",
     "strides",
 ]
@@ -119,7 +121,7 @@ class HeaderFacts:
     """What follows from the definitions of a header, found once; None until somebody asks.
 
     Headers that differ in begins and in the number of records alone have one of these in common. So nothing here may
-    depend on these. (A cache outside of the header would have to be emptied by somebody.)
+    depend on these, or it says on whose. (A cache outside of the header would have to be emptied by somebody.)
 
     inner_sizes, padded_sizes : list of int, see `format.model`.
     record_vars : list of int, see `format.model`.
@@ -127,6 +129,7 @@ class HeaderFacts:
     within_limits : bool, `format.limits` has looked at all but the begins.
     digest : bytes, see `flush.agree`.
     encoded : the bytes of all objects, see `format.encode`.
+    region : the variables with the begins that were looked at, and what `region` found.
     """
 
     inner_sizes: list[int] | None = None
@@ -136,6 +139,7 @@ class HeaderFacts:
     within_limits: bool = False
     digest: bytes | None = None
     encoded: Any = None
+    region: tuple[tuple[Var, ...], Region] | None = None
 
 
 class Header:
@@ -534,21 +538,45 @@ def begin_rec(header: Header) -> int | None:
     return min([header.vars[i].begin for i in record_vars(header)], default=None)
 
 
-def data_end(header: Header) -> int:
-    """Return where the data end, all variables and records with the last padding, if there is any; 0 without data."""
-    sizes, records = inner_sizes(header), record_vars(header)
+class Region(NamedTuple):
+    """Where the variables of a header lie, in bytes from the start of the file.
+
+    first : int or None, the first byte of all; None without variables that have a place.
+    end : int, behind the last one without records, with its padding; 0 without one.
+    records, stride : int, the first record, and from one to the next.
+    """
+
+    first: int | None
+    end: int
+    records: int
+    stride: int
+
+
+def region(header: Header) -> Region:
+    """Return where the variables lie, all together; found once for all headers with the same variables."""
+    known, variables = header.facts.region, header.vars
+    if known is not None and known[0] is variables:
+        return known[1]
+    sizes, records, begins = inner_sizes(header), record_vars(header), list(map(_begin_of, variables))
     padded = header.facts.padded_sizes
     if padded is None:
         padded = header.facts.padded_sizes = [(n + 3) & -4 for n in sizes]
-    ends = list(map(add, map(_begin_of, header.vars), padded))
-    if records:
-        start = min([header.vars[i][4] for i in records])
-        stride = record_stride([sizes[i] for i in records])
-        for i in records:
-            ends[i] = 0
-        if header.numrecs:
-            ends.append(start + stride * header.numrecs)
-    return max(ends, default=0)
+    ends = list(map(add, begins, padded))
+    for i in records:
+        ends[i] = 0
+    first = min(begins, default=None)
+    if first is not None and first < 0:
+        first = min([begin for begin in begins if begin >= 0], default=None)
+    start, stride = min([begins[i] for i in records], default=0), record_stride([sizes[i] for i in records])
+    found = Region(first, max(ends, default=0), start, stride)
+    header.facts.region = variables, found
+    return found
+
+
+def data_end(header: Header) -> int:
+    """Return where the data end, all variables and records with the last padding, if there is any; 0 without data."""
+    _, end, records, stride = region(header)
+    return max(end, records + stride * header.numrecs) if header.numrecs else end
 
 
 def strides(header: Header, var: Var, *, recsize: int | None = None) -> tuple[int, ...]:

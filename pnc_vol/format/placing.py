@@ -42,11 +42,12 @@ from pnc_vol.format.model import (
     record_size,
     record_stride,
     record_vars,
+    region,
     shape,
     strides,
 )
 
-__all__ = ["Alignment", "Moves", "first_begin", "grow", "moves", "needs_move", "overwrites", "place", "taken"]
+__all__ = ["Alignment", "Moves", "grow", "moves", "needs_move", "overwrites", "place", "taken"]
 
 Int64 = npt.NDArray[np.int64]
 
@@ -99,11 +100,6 @@ class Alignment:
 
 def _align(offset: int, step: int) -> int:
     return -(-offset // step) * step
-
-
-def first_begin(header: Header) -> int | None:
-    """Return where the first variable begins, which ends the header's region; None without placed variables."""
-    return min([var[4] for var in header.vars if var[4] >= 0], default=None)
 
 
 def place(header: Header, alignment: Alignment | None = None, *, header_extent: int | None = None) -> Header:
@@ -211,18 +207,18 @@ def grow(
     if len(origin) != len(new.vars):
         raise ValueError(f"{len(origin)} origins for {len(new.vars)} variables")
     need = header_size(new)
-    region = first_begin(old)
-    if region is None or all(o is None for o in origin):
-        return place(new, how, header_extent=max(need + reserve, region or 0))
+    first = region(old).first
+    if first is None or all(o is None for o in origin):
+        return place(new, how, header_extent=max(need + reserve, first or 0))
     if begin_rec(old) is not None and new.version > 1:
         # Without space before them the next fixed variable would move all records again; CDF-1 reaches 2 GiB alone.
         free = max(reserve, min(data_end(old) // _PART, _MOST_FREE))
         how = Alignment(how.var_align, how.record_align, how.header_free, how.element_align, free)
-    keeper = _Keeper(old, new, origin, how, need, region)
+    keeper = _Keeper(old, new, origin, how, need, first)
     begins = keeper.begins()
     if begins is not None and min(begins) >= need and not (keeper.taken and need > keeper.taken[0][0]):
         return _with_begins(new, begins, keeper.sizes)
-    return place(new, how, header_extent=max(need + reserve, region if need <= region else 2 * region))
+    return place(new, how, header_extent=max(need + reserve, first if need <= first else 2 * first))
 
 
 class _Keeper:

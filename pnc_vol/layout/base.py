@@ -21,7 +21,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -30,8 +30,8 @@ from pnc_vol.drivers.base import Driver, OpenContext
 from pnc_vol.extents.merge import coalesced, united, within
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.extents.place import place
-from pnc_vol.format.model import Header, Var, begin_rec, data_end, record_size, record_vars, shape
-from pnc_vol.format.placing import Moves, first_begin
+from pnc_vol.format.model import Header, Region, Var, record_vars, region, shape
+from pnc_vol.format.placing import Moves
 from pnc_vol.mapping.tree import DatasetNode, Tree, fillvalue_of, itemsizes_of
 from pnc_vol.settings.options import Options
 
@@ -238,20 +238,6 @@ _ALL = 1 << 62
 """More elements than a variable can have."""
 
 
-class Region(NamedTuple):
-    """Where the variables of a header lie, in bytes from the start of the file.
-
-    first : int or None, the first byte of all; None without variables.
-    end : int, behind the last one without records.
-    records, stride : int, the first record, and from one to the next.
-    """
-
-    first: int | None
-    end: int
-    records: int
-    stride: int
-
-
 class NeverWritten(NamedTuple):
     """What bytes hold that nobody wrote.
 
@@ -422,11 +408,16 @@ class Layout(abc.ABC):
         """Return the layout of the header that a flush is going to write; this one if that is the same.
 
         same_places : bool
-            The header differs from `header` in attributes, records and the variables of `begins_behind` alone.
+            The header differs from `header` in attributes, records, the variables of `begins_behind`, or variables of
+            fixed shape that are gone, alone.
         """
         if same_places and not self.drained:
-            new = len(uids) > len(self.uids)
-            return self.extended(header, uids, datasets) if new else self._with_header(header)
+            if len(uids) == len(self.uids):
+                return self._with_header(header)
+            if len(uids) > len(self.uids):
+                return self.extended(header, uids, datasets)
+            if self.self_contained:
+                return self._reduced(header, uids)
         if not self.drained and header == self.header and uids == self.uids:
             return self
         made = self.anew()
@@ -457,18 +448,28 @@ class Layout(abc.ABC):
         made._maps = None
         return made
 
-    def added_to(self, other: Layout) -> tuple[int, ...] | None:
-        """Return the variables that this layout has more than another one, which are all it differs in; None if not so.
+    def _reduced(self, header: Header, uids: tuple[int, ...]) -> Layout:
+        """Return the layout of a header that has some variables of this one, where they lie, and all with records."""
+        made, kept = self._with_header(header), set(uids)
+        made.unwritten = NeverWritten(reads_zero=False, stale_gaps=True)
+        made.uids, made._extends, made._maps = uids, self.itemsizes, None
+        made.__dict__.pop("header_uids", None)
+        made.__dict__.pop("region", None)
+        made.itemsizes = list(compress(self.itemsizes, map(kept.__contains__, self.uids)))
+        return made
 
-        Of layouts with records None as well, if it is not known of them already: a variable with records moves those of
-        others.
+    def added_to(self, other: Layout) -> tuple[int, ...] | None:
+        """Return the variables that this layout has more than another one, if others lie alike in both; None if not so.
+
+        There are none if this one has fewer. Of layouts with records None as well, if it is not known of them already:
+        a variable with records moves those of others.
         """
         n, own, its = len(other.uids), self.header, other.header
-        if len(self.uids) <= n or other.drained or not self.self_contained:
+        if other.drained or not self.self_contained:
             return None
         if self._extends is other.itemsizes:
             return self.uids[n:]
-        if self.record_uids or other.record_uids:
+        if len(self.uids) <= n or self.record_uids or other.record_uids:
             return None
         # Most are the same objects: that takes few nanoseconds for each.
         same = self.uids[:n] == other.uids and own.vars[:n] == its.vars and own.dims[: len(its.dims)] == its.dims
@@ -477,7 +478,8 @@ class Layout(abc.ABC):
     def has_more_than(self, uids: tuple[int, ...]) -> bool:
         """Return whether a variable that has a place is none of `uids`."""
         # Places that are not made yet are those of the variables of the header.
-        return not (self.header_uids if self._maps is None else self._maps.keys()) <= set(uids)
+        known = self.uids if self._maps is None else self._maps
+        return len(known) > len(uids) or not set(known) <= set(uids)
 
     def _with_header(self, header: Header) -> Layout:
         made = object.__new__(type(self))
@@ -504,8 +506,7 @@ class Layout(abc.ABC):
     @cached_property
     def region(self) -> Region:
         """Where the variables of `header` lie, all together; found once for all headers with the same places."""
-        none = self.header.with_numrecs(0)
-        return Region(first_begin(none), data_end(none), begin_rec(none) or 0, record_size(none))
+        return region(self.header)
 
     # ------------------------------------------------------------------------------- where elements lie
 

@@ -17,6 +17,7 @@ Rules
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -52,7 +53,6 @@ class Flat(NamedTuple):
     book : DimBook or None, the dimensions as they were found, and what is known of them; None of a file as it was read.
     moved : list of int or None, the index in the header of each dimension of `book`, if it is another one.
     lengths : dict of int to int, how many datasets have each number of records.
-    numbers : dict of int to int, uids and their numbers; empty until the first change of a variable looks for one.
     names : set of str, of all variables; empty until the first new variable asks for them.
     """
 
@@ -61,7 +61,6 @@ class Flat(NamedTuple):
     book: DimBook | None
     moved: list[int] | None
     lengths: dict[int, int]
-    numbers: dict[int, int]
     names: set[str]
 
 
@@ -111,7 +110,7 @@ def to_header(tree: Tree, *, version: int = 5) -> Flat:
         new = {old: tuple(moved[index] for index in old) for old in known}
         variables = [_make(Var, (name, new[dims], attrs, code, at)) for name, dims, attrs, code, at in variables]
     header = Header(version, 0, dims, global_attrs(tree), tuple(variables))
-    return Flat(header, tuple(tree.datasets), book, moved, lengths, {}, set())
+    return Flat(header, tuple(tree.datasets), book, moved, lengths, set())
 
 
 def _name_variables(nodes: list[DatasetNode], tree: Tree) -> None:
@@ -449,17 +448,20 @@ def changed(flat: Flat, header: Header, tree: Tree, place: Callable[[Header], li
         if not (changed_nodes or nodes or grouped or changed.added):
             # Records alone: no variable is looked at.
             header = header.with_numrecs(numrecs)
-            return Flat(header, flat.uids, flat.book, flat.moved, lengths, flat.numbers, flat.names)
+            return Flat(header, flat.uids, flat.book, flat.moved, lengths, flat.names)
         nodes |= changed_nodes
     if len(nodes) > most:
         return None
-    if nodes and not flat.numbers:
-        flat.numbers.update(zip(flat.uids, range(len(flat.uids)), strict=True))
     own: dict[int, tuple[Attr, ...]] = {}
+    uids, positions = flat.uids, dict[int, int]()
     for uid, node in nodes.items():
-        i = flat.numbers.get(uid)
-        attrs = None if i is None else _attrs_of(flat, node, header.vars[i], numrecs, resized=node in changed.resized)
-        if i is None or attrs is None:
+        i = bisect_left(uids, uid)
+        if uids[i : i + 1] != (uid,):
+            # a drain gave datasets their places in another order
+            positions = positions or dict(zip(uids, range(len(uids)), strict=True))
+            i = positions.get(uid, -1)
+        attrs = None if i < 0 else _attrs_of(flat, node, header.vars[i], numrecs, resized=node in changed.resized)
+        if attrs is None:
             return None
         if len(attrs) != len(header.vars[i].attrs) or attrs != header.vars[i].attrs:
             own[i] = attrs
@@ -475,13 +477,10 @@ def changed(flat: Flat, header: Header, tree: Tree, place: Callable[[Header], li
         header = header.with_numrecs(numrecs)
     if own or added or len(of_file) != len(header.attrs) or of_file != header.attrs:
         header = with_changes(header, attrs=of_file, own=own, added=added)
-    uids = flat.uids
     if changed.added:
         uids += tuple([node.uid for node in changed.added])
         flat.names.update([node.cdf_name for node in changed.added])
-        if flat.numbers:
-            flat.numbers.update(zip(uids[len(flat.uids) :], range(len(flat.uids), len(uids)), strict=True))
-    return Flat(header, uids, flat.book, flat.moved, lengths, flat.numbers, flat.names)
+    return Flat(header, uids, flat.book, flat.moved, lengths, flat.names)
 
 
 def _without(flat: Flat, header: Header, removed: dict[int, DatasetNode]) -> Flat | None:
@@ -503,7 +502,7 @@ def _without(flat: Flat, header: Header, removed: dict[int, DatasetNode]) -> Fla
             flat.book.go_plain(node)
     flat.names.difference_update(names)
     uids = without(flat.uids, gone)
-    return flat._replace(header=without_vars(header, gone), uids=uids, numbers={})
+    return flat._replace(header=without_vars(header, gone), uids=uids)
 
 
 def _attrs_of(flat: Flat, node: DatasetNode, old: Var, numrecs: int, *, resized: bool) -> tuple[Attr, ...] | None:
