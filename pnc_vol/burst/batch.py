@@ -26,6 +26,9 @@ ReadInto = Callable[[Bytes, int], None]
 _SPAN = 1 << 20
 """Bytes that are read at once where pieces lie near each other."""
 
+_WORTH = 4 * _SPAN
+"""Bytes up to which a second thread takes longer to begin than it saves."""
+
 _PIECE = 64 << 10
 """Bytes of a piece, on average, from which on a call of its own costs little."""
 
@@ -84,7 +87,8 @@ class LogBatch(Batch):
         stretches = {unit: _stretches(np.concatenate(tables)) for unit, tables in by_unit.items()}
         if sum(len(first) for first, _ in stretches.values()) * _PIECE <= self.size:
             # One thread swaps a block while it is still in the processor's cache; another one reads the next block.
-            in_two_threads((partial(self._load_block, whole, *block) for block in _blocks(stretches)), 0)
+            blocks = (partial(self._load_block, whole, *block) for block in _blocks(stretches))
+            in_two_threads(blocks, 0, alone=self.size <= _WORTH)
             return whole
         self.read(whole, self.base)
         for unit, (first, nbytes) in stretches.items():
@@ -104,7 +108,7 @@ class LogBatch(Batch):
 
 def _stretches(rows: Rows) -> tuple[Int64, Int64]:
     """Return begin and length of the rows' values in memory, joined where one begins at the end of another."""
-    rows = rows[np.argsort(rows[:, 3], kind="stable")]
+    rows, _ = _in_order(rows, rows[:, 0], rows[:, 3])
     return joined(rows[:, 3], rows[:, 2] * rows[:, 4])
 
 
@@ -123,23 +127,29 @@ def log_batches(
 
     Parameters
     ----------
-    rows : int64[n, 5], whose addresses are offsets in the data log.
+    rows : int64[n, 5], whose addresses are offsets in the data log; they may be changed.
     owner : int64[n], the variable of each.
     store, read, units : see `LogBatch`
     """
     rows, owner = _cut_long(rows, owner, limit)
-    order = np.argsort(rows[:, 3], kind="stable")
-    rows, owner = rows[order], owner[order]
+    rows, owner = _in_order(rows, owner, rows[:, 3])
     ends = rows[:, 3] + rows[:, 2] * rows[:, 4]
     for first, last in groups(rows[:, 3], ends, limit):
         base = int(rows[first, 3])
         # Sorted by variable, because a search through all rows for each variable would take quadratic time.
-        order = np.argsort(owner[first:last], kind="stable")
-        part, of = rows[first:last][order], owner[first:last][order]
+        part, of = _in_order(rows[first:last], owner[first:last], owner[first:last])
         part[:, 3] -= base
         heads = np.flatnonzero(np.diff(of, prepend=of[0] - 1))
         tables = dict(zip(of[heads].tolist(), np.split(part, heads[1:]), strict=True))
         yield LogBatch(store, tables, read, base, int(ends[last - 1]) - base, units)
+
+
+def _in_order(rows: Rows, owner: Int64, key: Int64) -> tuple[Rows, Int64]:
+    """Return rows and their variables, the least key first; no copy if that is how they come, as most do."""
+    if bool((key[1:] >= key[:-1]).all()):
+        return rows, owner
+    order = np.argsort(key, kind="stable")
+    return rows[order], owner[order]
 
 
 def _cut_long(rows: Rows, owner: Int64, limit: int) -> tuple[Rows, Int64]:
