@@ -78,7 +78,7 @@ def write_header(session: Session, new: Header, *, durable: bool, held: bool, ta
         # Names were checked when they were made; foreign ones are kept. A copy has no header yet.
         disk.header_sure = comm.rank > 0
         if count_alone:
-            count = numrecs_bytes(new)
+            count = b"" if new is disk.header else numrecs_bytes(new)
             if comm.rank == 0 and new.numrecs != disk.header.numrecs:
                 disk.driver.grow(disk.layout.data_end(new))
                 disk.driver.write_one(count, 4)
@@ -109,7 +109,7 @@ def write_header(session: Session, new: Header, *, durable: bool, held: bool, ta
         epochs.hold(old if sure else b"", encoded, reach) if held else epochs.wrote_header(encoded)
     if not count_alone:
         disk.begins_with(new, encoded)
-    elif new is not disk.header:
+    elif count:
         disk.counts(new, count)
     disk.header_sure = True
     session.defs.flushed(new)

@@ -25,7 +25,7 @@ from pnc_vol.file.closing import abort, close, give_up
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.reads import contiguous
 from pnc_vol.file.registry import close_unreferenced, unreferenced
-from pnc_vol.file.session import CollectorPaused, Session, WriteData, note_time
+from pnc_vol.file.session import CollectorPaused, Session, WriteData, spent
 from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import NO_ROWS
@@ -259,7 +259,8 @@ class OpenFile(Session):
         with CollectorPaused(), self.lock:
             since = time.perf_counter()
             try:
-                self.check_open()
+                if self.closed or self.forked:
+                    self.check_open()
                 if not self.writable:
                     completing.complete_all(self, what)
                     return
@@ -277,7 +278,7 @@ class OpenFile(Session):
                         if self.posted.rows_before:
                             composite_values.keep_unflushed(self)
             finally:
-                note_time("close" if what == "close" else "write", since)
+                spent["close" if what == "close" else "write"] += time.perf_counter() - since
 
     # --------------------------------------------------------------------------------------- closing
 

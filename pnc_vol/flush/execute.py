@@ -411,11 +411,12 @@ def execute(
         failed = work.done(batch)
         result.failed.update(failed)
         uids = batch.uids()
-        mapped = [uid for uid in uids if uid in maps]
-        if not failed and not held and len(mapped) == len(uids):
+        if not (failed or held) and maps.keys() >= set(uids):
             continue
         changed: dict[int, Rows] = {}
-        for uid in mapped:
+        for uid in uids:
+            if uid not in maps:
+                continue
             before = held.get(uid)
             changed[uid] = NO_ROWS
             if not failed and before is None:
@@ -583,7 +584,14 @@ def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
     OSError
         Something could not be read or written; which extents were written is not known.
     """
-    offset, length, _ = extents
+    offset, length, place = extents
+    if len(offset) == 1:
+        # what a program that flushes in each step writes
+        n, begin = length.item(), place.item()
+        data = memory.data[begin : begin + n]
+        if begin >= 0 and 0 < n == data.nbytes:
+            driver.write_one(data, offset.item())
+            return
     sparse = driver.capabilities.call_cost
     block = min(_PIECES * sparse, _LARGEST)
     if not sparse or len(offset) <= block // sparse:

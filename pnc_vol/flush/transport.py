@@ -87,13 +87,11 @@ class Transport:
         """
         if not agreed.batches:
             return "independent"
-        self.last_write = self._chosen(agreed)
+        self.last_write = _ALONE if self.comm.size == 1 else self._chosen(agreed)
         self.last = self.last_write.way
         return self.last
 
     def _chosen(self, agreed: Agreement) -> Choice:
-        if self.comm.size == 1:
-            return _ALONE
         if self.options.ordered:
             return _IN_TURN
         if agreed.apart:

@@ -581,7 +581,8 @@ def _resized(
     changed_nodes: dict[int, DatasetNode] = {}
     for node, before in resized.items():
         shape = node.shape
-        if node.is_placeholder or shape is None:
+        # `is_placeholder`, of a dataset with records
+        if not shape or node.element.kind == "composite" or 0 in shape[1:]:
             changed_nodes[node.uid] = node
         else:
             alike.setdefault((before, shape[0]), []).append(node)

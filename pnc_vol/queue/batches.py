@@ -347,8 +347,8 @@ class MemoryBatch(Batch):
         self.listed = dict(listed or {})
 
     def uids(self) -> list[int]:
-        own = self._rows.uids if isinstance(self._rows, Tables) else list(self._rows)
-        return own + [uid for uid in self.listed if uid not in self._rows]
+        own = [*(self._rows.uids if isinstance(self._rows, Tables) else self._rows)]
+        return own + [uid for uid in self.listed if uid not in self._rows] if self.listed else own
 
     def rows(self, uid: int) -> Rows:
         found = self.listed.get(uid) if self.listed else None

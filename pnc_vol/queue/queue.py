@@ -206,10 +206,10 @@ class Queue:
     def replace(self, left: list[Batch]) -> None:
         """Keep, in order, what is left of the batches after they were written."""
         backlog = self.backlog
-        backlog.closed = closed = [batch for batch in left if batch.uids()]
+        backlog.closed = closed = [batch for batch in left if batch.uids()] if left else []
         rows = 0
         for store in self.stores:
-            rows += store.retain([batch for batch in closed if batch.store is store])
+            rows += store.retain([batch for batch in closed if batch.store is store] if closed else [])
         if self.spill_file is not None:
             self.spill_file.retain([batch for batch in closed if batch.rows_in is self.spill_file])
         backlog.rows = rows
