@@ -309,7 +309,7 @@ class Driver(abc.ABC):
         file, and come there meanwhile.
         """
         if self.size() < nbytes:
-            self.write(one_extent(nbytes - 1, 1), np.zeros(1, np.uint8))
+            self.write_one(b"\0", nbytes - 1)
 
     def empty_copy(self) -> Driver | None:
         """Return an empty driver to make a new layout in, for a file that has no name; None: a temporary file is

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import attrgetter, itemgetter
 from struct import pack_into
 from types import MappingProxyType
@@ -454,13 +454,14 @@ def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
     at = _moved(at, changes)
     if len(new.vars) != n:
         entries, end = writer.variables(new, new.vars[n:]), int(known.at[-1])
-        ends = np.cumsum([len(entry) for entry in entries])
+        ends = np.fromiter(accumulate(map(len, entries)), np.int64, len(entries))
         made = bytearray().join(entries)
         if carried == n and new.vars[n].begin >= 0:
-            _set_begins(made, ends - w.begin, np.array([var.begin for var in new.vars[n:]], np.int64), w)
+            begins = np.fromiter(map(_begin_of, new.vars[n:]), np.int64, len(entries))
+            _set_begins(made, ends - w.begin, begins, w)
             carried = len(new.vars)
         changes.append((end, end, made))
-        at = np.append(at, at[-1] + ends)
+        at = np.concatenate((at, at[-1] + ends))
     base = known.body()
     known.base, known.changes = b"", ()
     return Encoded(at, _pieces(base, changes), new.vars, carried, base, changes)

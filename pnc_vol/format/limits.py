@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from operator import itemgetter
 
 from pnc_vol.errors import DefinitionError, NameExistsError
 from pnc_vol.format.model import (
@@ -242,10 +243,10 @@ def _check_sizes(header: Header) -> None:
             last = i == kind[-1] and not (kind is kinds[0] and records)
             if sizes[i] > MAX_BYTES or not last:
                 _refuse_size(header, i, sizes[i])
-    stride = record_stride([sizes[i] for i in records])
+    stride = record_stride([sizes[i] for i in records]) if records else 0
     if stride > MAX_BYTES:
         raise DefinitionError(f"A record would have {stride} bytes; the limit is {MAX_BYTES}.")
-    check_begins(header, [var[4] for var in header.vars], sizes)
+    check_begins(header, list(map(itemgetter(4), header.vars)), sizes)
 
 
 def check_begins(header: Header, begins: list[int], sizes: list[int]) -> None:

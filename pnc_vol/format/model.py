@@ -209,7 +209,7 @@ class Header:
         """
         name, dims, attrs, code, _ = zip(*self.vars, strict=True) if self.vars else ((),) * 5
         made = map(tuple.__new__, repeat(Var), zip(name, dims, attrs, code, begins, strict=True))
-        return self.with_vars(tuple(made))
+        return Header(self.version, self.numrecs, self.dims, self.attrs, tuple(made), self.facts)
 
     def with_vars(self, variables: tuple[Var, ...]) -> Header:
         """Return the same definitions, of which `variables` differ in their begins alone."""

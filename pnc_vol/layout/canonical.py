@@ -20,7 +20,7 @@ from itertools import repeat
 from typing import ClassVar, cast
 
 from pnc_vol.format import model, placing
-from pnc_vol.format.model import MAX_OFFSET, Dim, Header, Var, begin_rec, inner_bytes, is_record, pad4
+from pnc_vol.format.model import MAX_OFFSET, Dim, Header, Region, Var, begin_rec, inner_bytes, is_record, pad4
 from pnc_vol.format.placing import Alignment, Moves, grow, place
 from pnc_vol.layout.base import MOST_WRITTEN, Layout, Place, Places
 from pnc_vol.mapping.tree import DatasetNode, Tree
@@ -92,7 +92,8 @@ class CanonicalLayout(Layout):
             made._maps = Places(self._maps)
             for uid, var, itemsize in zip(uids[n:], header.vars[n:], made.itemsizes[n:], strict=True):
                 made._maps[uid] = Place(var[4], itemsize, 0, 0)
-        made.region = self.region._replace(end=header.vars[-1][4] + pad4(model.inner_sizes(header)[-1]))
+        first, _, records, stride = self.region
+        made.region = Region(first, header.vars[-1][4] + pad4(model.inner_sizes(header)[-1]), records, stride)
         return made
 
     def needs_move(self, target: Layout, tree: Tree) -> bool:
