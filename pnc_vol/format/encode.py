@@ -500,18 +500,22 @@ def _list_changes(
 ) -> list[_Change]:
     """Return what makes one list of attributes, from `start` to `end`, of another one."""
     front = _same_front(old, new)
-    # where attributes were only added at the end, nothing is left to compare
-    back = _same_front(old[front:][::-1], new[front:][::-1]) if front < len(old) else 0
+    if front == len(old):
+        # Most changes add attributes at the end: of those that are there nothing is looked at.
+        check_attrs(owner, new[front:], writer.version)
+        listing = writer.listing(ATTRIBUTE, len(new))
+        return [(start, start + len(listing), listing), (end, end, writer.entries(new[front:]))]
+    back = _same_front(old[front:][::-1], new[front:][::-1])
     gone, made = old[front : len(old) - back], new[front : len(new) - back]
-    listing = writer.w.listing.size
+    begin_of_first = start + writer.w.listing.size
     # What stays is measured on the side where there is less of it.
     if front <= back:
-        at = start + listing + writer.measure(old[:front])
+        at = begin_of_first + writer.measure(old[:front])
     else:
         at = end - writer.measure(old[front:])
     found: list[_Change] = []
     if len(old) != len(new):
-        found.append((start, start + listing, writer.listing(ATTRIBUTE, len(new))))
+        found.append((start, begin_of_first, writer.listing(ATTRIBUTE, len(new))))
     seen = 0
     for begin, stop, fresh in _unlike(gone, made):
         check_attrs(owner, fresh, writer.version)
