@@ -191,7 +191,8 @@ class Posted:
         self.queue.replace(done.left)
         if not done.failed and self.queue.empty:
             # nothing is left: no request is looked for
-            self._complete_all()
+            self.writes.clear()
+            self.failed.clear()
         elif self.writes:
             failed = {request: error for (request, _), error in sorted(done.failed.items(), key=lambda item: item[0])}
             waiting = posted(done.left)
@@ -200,10 +201,6 @@ class Posted:
                     self.failed[number] = failed[number]
                 elif number not in waiting:
                     self._forget(number)
-
-    def _complete_all(self) -> None:
-        self.writes.clear()
-        self.failed.clear()
 
     def _forget(self, number: int) -> None:
         del self.writes[number]

@@ -439,22 +439,14 @@ class Layout(abc.ABC):
     def extended(self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> Layout:
         """Return the layout of a header that has the variables of this one where they lie, and those of
         `begins_behind`."""
-        made = self._with_header(header)
-        fresh = uids[len(self.uids) :]
-        made.uids, made._extends = uids, self.itemsizes
-        made.__dict__.pop("header_uids", None)
-        made.__dict__.pop("region", None)
-        made.itemsizes = self.itemsizes + itemsizes_of(datasets, fresh)
-        made._maps = None
+        made = self._with_header(header, uids)
+        made.itemsizes = self.itemsizes + itemsizes_of(datasets, uids[len(self.uids) :])
         return made
 
     def _reduced(self, header: Header, uids: tuple[int, ...]) -> Layout:
         """Return the layout of a header that has some variables of this one, where they lie, and all with records."""
-        made, kept = self._with_header(header), set(uids)
+        made, kept = self._with_header(header, uids), set(uids)
         made.unwritten = NeverWritten(reads_zero=False, stale_gaps=True)
-        made.uids, made._extends, made._maps = uids, self.itemsizes, None
-        made.__dict__.pop("header_uids", None)
-        made.__dict__.pop("region", None)
         made.itemsizes = list(compress(self.itemsizes, map(kept.__contains__, self.uids)))
         return made
 
@@ -481,11 +473,16 @@ class Layout(abc.ABC):
         known = self.uids if self._maps is None else self._maps
         return len(known) > len(uids) or not set(known) <= set(uids)
 
-    def _with_header(self, header: Header) -> Layout:
+    def _with_header(self, header: Header, uids: tuple[int, ...] | None = None) -> Layout:
+        """Return the same layout under another header; `uids`: with more or fewer variables."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made.header = header
         made._begin()
+        if uids is not None:
+            made.uids, made._extends, made._maps = uids, self.itemsizes, None
+            for found in ("header_uids", "region"):
+                made.__dict__.pop(found, None)
         return made
 
     def anew(self) -> Self:
