@@ -424,8 +424,8 @@ class _File(_Target):
         elif not (same_places or added) and placed.has_more_than(target.uids):
             disk.note_longer()
         # Where variables only came or went nothing moves, and nothing that the header in the file knows is overwritten.
-        stays = disk.uids is (target if same_places else placed).uids and (same_places or added is not None)
-        if lost or not stays:
+        known = disk.uids is (target if same_places else placed).uids
+        if lost or not (known and (same_places or added is not None)):
             self.copy = copied(comm, session.defs.tree, disk, session.options, target, lost)
         if lost and self.copy is None and disk.at_stake:
             self.later = {uid: (first, live) for uid, (first, live) in lost.items() if first < live}
@@ -484,7 +484,7 @@ class _File(_Target):
                 raise comm.on_all(failing.flush_error(failures, disk.path, closing=asked.closing)) from reason
             raise
         if later:
-            _order_writes(comm, disk.driver)
+            _at_driver(comm, "flush order", disk.driver, disk.driver.order)
             fill(comm, defs.tree, target, target, disk.driver, later, only_lost=True)
             later.clear()
         _end(session, wrote=held and bool(self.agreed.batches or self.agreed.drained))
@@ -495,8 +495,14 @@ class _File(_Target):
         session, trouble = self.session, self.trouble
         driver, epochs = session.disk.driver, session.epochs
         held = epochs.holding and not (self.asked.carried or trouble)
+
+        def order() -> None:
+            # what drivers cannot hold back any more is in the file before
+            fall_back(driver, trouble)
+            driver.order()
+
         if not held:
-            _order_writes(session.comm, driver, trouble)
+            _at_driver(session.comm, "flush order", driver, order if trouble else driver.order)
             if epochs.holding:
                 epochs.holding = not trouble
                 epochs.drained()
@@ -596,19 +602,6 @@ def _carried(session: Session) -> list[RequestFailure]:
 
 
 # ---------------------------------------------------------------------------------------------------------- the end
-
-
-def _order_writes(comm: Comm, driver: Driver, trouble: str = "") -> None:
-    """Let bytes that ranks wrote so far reach the file before those that they write from now on (collective).
-
-    trouble : str, why drivers hold nothing back any more; see `fall_back`, which is called before.
-    """
-
-    def order() -> None:
-        fall_back(driver, trouble)
-        driver.order()
-
-    _at_driver(comm, "flush order", driver, order if trouble else driver.order)
 
 
 def _end(session: Session, *, wrote: bool) -> None:
