@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interrupts import SWEEP, AtCall, Interrupts, interrupted, open_now, sweep
+from interrupts import SWEEP, AtCall, Interrupts, interrupted, sweep, sweep_closes
 
 import pnc_vol
-from pnc_vol.file import registry
 
 
 @SWEEP
@@ -29,19 +28,7 @@ def test_nothing_stays_open(layout: str, cached: bool, error: type[BaseException
         f["x"][5] = 50
         return f
 
-    opened(-2).close()
-    f, counted = opened(-1), Interrupts(0, error)
-    with counted:
-        f.close()
-    before, entered = open_now(), dict(registry._open)
-
-    def once(n: int, trouble: AtCall) -> None:
-        f = opened(n)
-        if interrupted(trouble, f.close) and f:
-            f.close()
-        assert not f
-        assert registry._open == entered, "later openings would look at what is left"
-        assert open_now() == before
+    def look(n: int, trouble: AtCall) -> None:
         try:
             with pnc_vol.File(tmp_path / f"{n}.nc") as f:
                 assert f["x"][5] in ((5, 50) if trouble.happened else (50,))
@@ -50,7 +37,7 @@ def test_nothing_stays_open(layout: str, cached: bool, error: type[BaseException
             assert layout == "hdf5blob"
             assert trouble.happened
 
-    sweep(counted, most, once)
+    sweep_closes(opened, look, error, most)
 
 
 @SWEEP

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import virtual_ranks
-from interrupts import SWEEP, AtCall, Call, Interrupts, interrupted, open_now, sweep
+from interrupts import SWEEP, AtCall, Call, Interrupts, interrupted, open_now, sweep, sweep_closes
 
 import pnc_vol
 from pnc_vol.append_log.private_folders import note_folders
@@ -21,7 +21,7 @@ from pnc_vol.cache.extent_log import _LogPair
 from pnc_vol.cache.held_bytes import HeldBytes
 from pnc_vol.cache.local_store import LocalStore
 from pnc_vol.cache.wrapper import CacheDriver
-from pnc_vol.file import parting, registry
+from pnc_vol.file import parting
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
 from pnc_vol.file.header_update import write_header
@@ -61,23 +61,11 @@ def test_a_close_is_called_again(kind: str, error: type[BaseException], most: in
         f["x"][5] = 50
         return f
 
-    opened(-2).close()
-    f, counted = opened(-1), Interrupts(0, error)
-    with counted:
-        f.close()
-    before, entered = open_now(), dict(registry._open)
-
-    def once(n: int, trouble: AtCall) -> None:
-        f = opened(n)
-        if interrupted(trouble, f.close) and f:
-            f.close()
-        assert not f
-        assert registry._open == entered, "later openings would look at what is left"
-        assert open_now() == before
+    def look(n: int, trouble: AtCall) -> None:
         with pnc_vol.File(tmp_path / f"{n}.nc", "r+", recover=True, **options(kind, tmp_path / str(n))) as f:
             assert f["x"][5] in ((5, 50) if trouble.happened else (50,))
 
-    sweep(counted, most, once)
+    sweep_closes(opened, look, error, most)
 
 
 @SWEEP

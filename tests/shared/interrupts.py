@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 
 import pnc_vol
+from pnc_vol.file import registry
 
 PACKAGE = os.path.join(os.path.dirname(pnc_vol.__file__), "")
 """Its folder; a folder above it, of a clone, may have the same name."""
@@ -187,3 +188,29 @@ def sweep(counted: Interrupts, most: int, once: Callable[[int, AtCall], None]) -
             traceback.clear_frames(error.__traceback__)
             wrong[f"line {n}, {trouble.where}"] = f"{type(error).__name__}: {error}"[:300]
     assert not wrong, "\n".join(f"{where}: {what}" for where, what in wrong.items())
+
+
+def sweep_closes(
+    opened: Callable[[int], pnc_vol.File], look: Callable[[int, AtCall], None], error: type[BaseException], most: int
+) -> None:
+    """Interrupt the close of a file at so many of its lines; after a second call nothing is open.
+
+    opened : callable, makes the file of a number, with something posted.
+    look : callable, opens it again, and sees whether its values are right after this trouble.
+    """
+    opened(-2).close()
+    f, counted = opened(-1), Interrupts(0, error)
+    with counted:
+        f.close()
+    before, entered = open_now(), dict(registry._open)
+
+    def once(n: int, trouble: AtCall) -> None:
+        f = opened(n)
+        if interrupted(trouble, f.close) and f:
+            f.close()
+        assert not f
+        assert registry._open == entered, "later openings would look at what is left"
+        assert open_now() == before
+        look(n, trouble)
+
+    sweep(counted, most, once)
