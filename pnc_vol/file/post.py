@@ -320,8 +320,14 @@ def _stream(
     at: ElementMap,
     blocks: Iterable[tuple[Runs, Callable[[Bytes], None]]],
     most: int,
+    *,
+    alone: bool = False,
 ) -> None:
-    """Write blocks straight to the file, each as soon as a function has filled its memory; `most`: elements of one."""
+    """Write blocks straight to the file, each as soon as a function has filled its memory.
+
+    most : int, elements of a block.
+    alone : bool, in this thread only.
+    """
     driver, width = session.disk.driver, at.itemsize
 
     def task(found: Runs, fill: Callable[[Bytes], None]) -> Callable[[Bytes], None]:
@@ -333,7 +339,7 @@ def _stream(
         return run
 
     session.disk.layout.note_written(node.tree, [node.uid])
-    in_parallel(driver, (task(*block) for block in blocks), most * width)
+    in_parallel(driver, (task(*block) for block in blocks), most * width, alone=alone)
 
 
 def write_stored(
@@ -355,13 +361,13 @@ def write_stored(
     at = _place_in_file(session, node)
     if at is None or not _may_write_now(session, node, at):
         return False
-    width, step = at.itemsize, min(count, max(1, _STORED // at.itemsize))
-    room = np.empty(step * width, np.uint8)
-    session.disk.layout.note_written(node.tree, [node.uid])
-    for low in range(0, count, step):
-        found = Runs(np.array([first + low], np.int64), np.array([min(step, count - low)], np.int64))
-        memory = room[: int(found.length[0]) * width]
-        read(memory, low * width)
-        session.disk.driver.write(at.extents(split_rows(found, at.inner) if at.inner else found), memory)
+    width, inner = at.itemsize, at.inner
+    step = min(count, max(1, _STORED // width))
+
+    def block(low: int) -> tuple[Runs, Callable[[Bytes], None]]:
+        one = Runs(np.array([first + low], np.int64), np.array([min(step, count - low)], np.int64))
+        return split_rows(one, inner) if inner else one, lambda room: read(room, low * width)
+
+    _stream(session, node, at, map(block, range(0, count, step)), step, alone=True)
     session.disk.layout.note_elements(node, Runs(np.array([first], np.int64), np.array([count], np.int64)))
     return True

@@ -541,11 +541,13 @@ def block_of(driver: Driver) -> int:
     return max(BLOCK, _LEAST_CALLS * driver.capabilities.call_cost)
 
 
-def in_parallel(driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: int = BLOCK) -> None:
-    """Run the tasks, in two threads if `driver` may be called so; see `in_two_threads`."""
+def in_parallel(
+    driver: Driver, tasks: Iterable[Callable[[Bytes], Any]], room: int = BLOCK, *, alone: bool = False
+) -> None:
+    """Run the tasks, in two threads if `driver` may be called so, and it is not to be `alone`; see `in_two_threads`."""
     from pnc_vol.system import two_threads
 
-    two_threads.in_two_threads(tasks, room, alone=not driver.capabilities.concurrent)
+    two_threads.in_two_threads(tasks, room, alone=alone or not driver.capabilities.concurrent)
 
 
 def write_streamed(batch: Batch, uid: int, extents: Extents, driver: Driver) -> None:
