@@ -782,7 +782,8 @@ class reference:
         need(all(isinstance(one, Data if kind == "region" else (Data, dict)) for one in found))
         need(kind == "ref" or all(one.shape and 0 not in one.shape and numeric(one) for one in found))
         values = np.full(len(to), b"there", object)
-        made = Data(kind, values, values.shape, targets=list(zip(to, found, strict=True)))
+        names = [[name for name, there in model.objects.items() if there is one] for one in found]
+        made = Data(kind, values, values.shape, targets=list(zip(names, found, strict=True)))
         made.posted = np.zeros(values.shape, bool)
         model.add(path, made)
         return [one.values[:1] for one in found] if kind == "region" else None

@@ -183,7 +183,7 @@ class Data:
     tracked : bool, attributes are listed in the order of their creation.
     labels : dict, of axes.
     scales : list of Data, attached to the first axis.
-    targets : list, of each reference the path of the object to which it leads, and the object.
+    targets : list, of each reference the names that the object had to which it leads, and the object.
     parts : list of Part, where the elements are that are elsewhere.
     smaller : bool, a source has become too small, so that nothing can be read.
     """
@@ -200,7 +200,7 @@ class Data:
     tracked: bool = False
     labels: dict[int, str] = field(default_factory=dict)
     scales: list[Data] = field(default_factory=list)
-    targets: list[tuple[str, Any]] = field(default_factory=list)
+    targets: list[tuple[list[str], Any]] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     smaller: bool = False
 
@@ -444,12 +444,12 @@ def leads_to(link: Any) -> str | None:
 
 
 def references_difference(f: Any, got: Any, found: Data, model: Model) -> str:
-    """Where references do not lead to what they led to, if this has its path still."""
-    for one, (path, target) in zip(got.ravel(), found.targets, strict=True):
+    """Where references do not lead to what they led to, if this has all its names still: it is known by one of them."""
+    for one, (names, target) in zip(got.ravel(), found.targets, strict=True):
         if not one:
-            return f"{one!r} leads to nothing, not to {path}"
-        if model.objects.get(path) is target and f[one] != f[path or "/"]:
-            return f"{one!r} does not lead to {path}"
+            return f"{one!r} leads to nothing, not to {names[0]}"
+        if all(model.objects.get(name) is target for name in names) and f[one] != f[names[0] or "/"]:
+            return f"{one!r} does not lead to {names[0]}"
     return ""
 
 
