@@ -8,8 +8,8 @@ Rules
 1. The raw file of a variable has its name, and its elements in C order, records included; what was not written is 0.
 2. A variable cannot be renamed, as it is where the first of its hard links goes, nor can its strings grow. Records that
    are cut off cannot come again before a flush. One that is deleted leaves its file, for the next of its name.
-3. A flush is not one step: a program that is killed in it leaves some raw files as they were, and some as they will be.
-   What gets another shape is made anew in the same file, and may be neither.
+3. A flush is not one step: a program that is killed in it, or that cannot write any more, leaves some raw files as they
+   were, and some as they will be. What gets another shape is made anew in the same file, and may be neither.
 4. A raw file has its name on stable storage as soon as it is made: a durable flush syncs what is in the files alone.
 """
 

@@ -457,6 +457,8 @@ def after_trouble(run: Run, moments: list[Moment], *, closed: bool, quiet: bool)
         if kept is None:
             return
         allowed = may_hold(moments[kept], moments[kept + 1 :])
+        if config["layout"] == "rawfiles" and _changed(moments[kept + 1 :], ("resize", "delete")):
+            return  # what gets another shape is written over in its raw file
     if not closed or config["cache"] == "flush_none":
         recover(run, random.Random(1))
     with run.open("r") as f:
