@@ -317,13 +317,16 @@ class Group(Creating, Visiting):
         """
         if source == dest:
             return
+        try:
+            self._move(source, dest)
+        except paths.LeadsOutside:
+            linking.move_outside(self, source, dest)
+
+    def _move(self, source: str | bytes, dest: str | bytes) -> None:
         session = self._id.check()
         with session.lock:
             session.check_open()
-            try:
-                place = paths.link_of(self._node, source)
-            except paths.LeadsOutside as link:
-                raise DefinitionError(f"Unable to move link: {link}, and a link stays in its file") from None
+            place = paths.link_of(self._node, source)
             if place is None:
                 near = paths.missing(self._node, source, f"Unable to move link (name doesn't exist): {source!r}")
                 raise DefinitionError(str(near))

@@ -198,6 +198,29 @@ def group_outside(oid: ObjectID, problem: paths.LeadsOutside) -> Group:
     return there  # type: ignore[no-any-return]
 
 
+def move_outside(group: Group, source: str | bytes, dest: str | bytes) -> None:
+    """Move a link from a path to another one, of which at least one leads into another file.
+
+    Raises
+    ------
+    DefinitionError
+        They do not lead into the same file.
+    """
+    ends: list[paths.LeadsOutside] = []
+    for look in (lambda: paths.link_of(group.id.node, source), lambda: paths.slot(group.id.node, dest, "move link")):
+        try:
+            look()
+        except paths.LeadsOutside as end:
+            # without its traceback, whose frames would keep the other file open
+            ends.append(end.with_traceback(None))
+    if len(ends) == 2:
+        there, to = (group_outside(group.id, end) for end in ends)
+        if there.file == to.file:
+            there.move(ends[0].rest, f"{to.name.rstrip('/')}/{ends[1].rest}")
+            return
+    raise DefinitionError(f"Unable to move link: {ends[0]}, and a link stays in its file")
+
+
 @contextlib.contextmanager
 def one_step() -> Iterator[bool]:
     """Read what a file names in the block; yield whether it is one of at most `MOST_STEPS`, one out of another."""

@@ -133,6 +133,11 @@ def test_what_is_in_another_file_is_made_and_deleted_there(both: Any) -> None:
         f.get('to/kept', getlink=True, getclass=True), f.get('to/none', 7, getlink=True), f.get('gone/x', getlink=True)
         f.move('own', 'to/own')
         f.move('to/kept', 'kept')
+        f.move('to/again', 'soft/g/again')
+        f.move('soft/g/again', 'deep/new/again')
+        f.move('to/none', 'to/no')
+        f.move('gone/x', 'to/x')
+        f.move('deep/new', 'to/new')
         f.copy('own', 'to/own')
         f.copy('to/kept', 'copied')
         sorted(f), sorted(f['to']), sorted(f['deep'])
@@ -141,7 +146,7 @@ def test_what_is_in_another_file_is_made_and_deleted_there(both: Any) -> None:
     both.same("""
         del f['to/kept']
         f['deep/another'] = h5.SoftLink('/x')
-        sorted(f['to']), sorted(f['deep']), f['to/again'][()], f['to/type'].dtype, f['copied'][()]
+        sorted(f['to']), sorted(f['deep']), f['to/new/again'][()], f['to/type'].dtype, f['copied'][()]
     """)
 
 
