@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import posixpath
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -216,7 +217,7 @@ def move_outside(group: Group, source: str | bytes, dest: str | bytes) -> None:
     if len(ends) == 2:
         there, to = (group_outside(group.id, end) for end in ends)
         if there.file == to.file:
-            there.move(ends[0].rest, f"{to.name.rstrip('/')}/{ends[1].rest}")
+            there.move(ends[0].rest, posixpath.join(to.name or "/", ends[1].rest))
             return
     raise DefinitionError(f"Unable to move link: {ends[0]}, and a link stays in its file")
 
