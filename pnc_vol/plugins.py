@@ -16,7 +16,8 @@ group                   what a name stands for
 ``pnc_vol.drivers``     a `drivers.base.Driver` or `Wrapper`
 ``pnc_vol.layouts``     a `layout.base.Layout`
 ``pnc_vol.stores``      a function that opens a `queue.stores.Store`
-``pnc_vol.recoveries``  what takes care of what an earlier job left of a file: `file.leftovers.Recovery`
+``pnc_vol.recoveries``  what takes care of what an earlier job left of a file: `file.leftovers.Recovery`, by the name
+                        of its notes
 ``pnc_vol.hints``       what is known of a wrapper that hints alone ask for: `drivers.stack.Hinted`
 ``pnc_vol.sets``        what finds files that consist of several files: `file.file_sets.FileSets`
 ======================  =====================================================================================
@@ -30,7 +31,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pnc_vol.system import REAL, exists
+from pnc_vol.system import CACHES_NOTED, LOGS_NOTED, REAL, exists
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -48,8 +49,8 @@ _OWN: dict[str, dict[str, str]] = {
     "pnc_vol.stores": {"log": "pnc_vol.burst.beginning:begin_log"},
     # caches first: they hold the header that logs are replayed upon
     "pnc_vol.recoveries": {
-        "cache": "pnc_vol.cache.hints:CacheRecovery",
-        "log": "pnc_vol.burst.leftovers:LogRecovery",
+        CACHES_NOTED: "pnc_vol.cache.hints:CacheRecovery",
+        LOGS_NOTED: "pnc_vol.burst.leftovers:LogRecovery",
     },
     "pnc_vol.hints": {"cache": "pnc_vol.cache.hints:HINTED"},
     "pnc_vol.sets": {"blob": "pnc_vol.blob.set_opening:BlobSets"},

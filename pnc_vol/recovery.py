@@ -17,6 +17,7 @@ from pnc_vol.plugins import own
 from pnc_vol.ranks import comm as communicators
 from pnc_vol.ranks.mpi_comm import over
 from pnc_vol.settings.options import Options, resolve
+from pnc_vol.system import CACHES_NOTED, LOGS_NOTED
 
 if TYPE_CHECKING:
     from pnc_vol.blob.replay import BlobReport, Progress
@@ -167,7 +168,7 @@ def replay(
     flags = {"salvage": salvage, "partial": partial, "any_file": any_file}
     report, carried = ReplayReport(), None
     there = own("pnc_vol.recoveries")
-    if "cache" in there:
+    if CACHES_NOTED in there:
         from pnc_vol.cache.folders import is_cache_folder
         from pnc_vol.cache.recovery import replay_caches
 
@@ -176,7 +177,7 @@ def replay(
         # Caches first: they hold the header that logs are replayed upon.
         wanted = None if logs is None else cache_folders
         carried = replay_caches(reals, wanted, options=resolved, comm=ranks, **flags)
-    if "log" in there:
+    if LOGS_NOTED in there:
         from pnc_vol.burst.leftovers import replay_logs
 
         wanted = None if logs is None else names

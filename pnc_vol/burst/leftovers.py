@@ -16,29 +16,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from pnc_vol.append_log import private_folders
+from pnc_vol.append_log.private_folders import FoldersOfJobs
+from pnc_vol.burst import folders as log_folders
+from pnc_vol.burst.recovery import ownership, sources
+from pnc_vol.disk import identity
 from pnc_vol.errors import LogRefusedError
-from pnc_vol.file.leftovers import Left
-from pnc_vol.late import late
+from pnc_vol.file.leftovers import Left, ReplayReport
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
 from pnc_vol.system import LOGS_NOTED, System, exists, is_folder, is_unnamed, neighbour
 from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
-
-if TYPE_CHECKING:
-    from pnc_vol.append_log import private_folders
-    from pnc_vol.append_log.private_folders import FoldersOfJobs
-    from pnc_vol.burst import folders as log_folders
-    from pnc_vol.burst.recovery import ownership, replay, sources
-    from pnc_vol.disk import identity
-    from pnc_vol.file.leftovers import ReplayReport
-else:
-    # nearly every file has no leftovers, and these load half of the package
-    identity, replay = late("pnc_vol.disk.identity"), late("pnc_vol.burst.recovery.replay")
-    ownership = late("pnc_vol.burst.recovery.ownership")
-    sources, log_folders = late("pnc_vol.burst.recovery.sources"), late("pnc_vol.burst.folders")
-    private_folders = late("pnc_vol.append_log.private_folders")
 
 __all__ = ["LogRecovery", "leftovers_of", "recover_logs", "replay_logs"]
 
@@ -219,13 +209,16 @@ def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayRepor
     LogError
         A log is damaged; all are kept.
     """
+    # opens files, and so loads the rest of the package: for a log that has something
+    from pnc_vol.burst.recovery.replay import replay_into
+
     system = options.system
     plain = options._replace(burst_buf=False, recover=False, driver="")
     any_file = options.recover == "any-file"
     # All jobs are replayed together: a later job knows a header that an earlier, killed one never had.
     with _removed_by_others(system, path, folders):
         metas = sources.metas_of(system, folders)
-        report = replay.replay_into(path, metas, options=plain, any_file=any_file)
+        report = replay_into(path, metas, options=plain, any_file=any_file)
     _forget(system, path, folders, metas)
     text = "%s: logs of a killed job were replayed: %d requests from %d logs"
     tell(RECOVERY, INFO, text, path, report.replayed, report.logs)
@@ -253,6 +246,8 @@ def replay_logs(
     LogError, OSError
         See `replay_into`; also if the log is that of a running job.
     """
+    from pnc_vol.burst.recovery.replay import replay_into
+
     system = options.system
     left: list[str] = []
     closed: list[str] = []
@@ -267,7 +262,7 @@ def replay_logs(
 
     found = on_root(comm, "replay find", find)
     with _removed_by_others(system, real, left):
-        report = replay.replay_into(path, found, options=options, comm=comm, any_file=any_file, **how)
+        report = replay_into(path, found, options=options, comm=comm, any_file=any_file, **how)
     report.closed += closed
     if comm.rank == 0:
         # what is not here of a job that is replayed in part is not in the file

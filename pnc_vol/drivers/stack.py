@@ -35,6 +35,7 @@ __all__ = [
     "registered",
     "stack_capabilities",
     "stack_exists",
+    "takes_hints",
     "without_hinted",
 ]
 
@@ -184,6 +185,11 @@ def asked_by_hints(hints: Mapping[str, str], *, writable: bool) -> list[str]:
         A hint of one of them has a wrong value.
     """
     return [name for name in hinted.own() if hinted.find(name).asked(hints, writable=writable)]
+
+
+def takes_hints(hints: Mapping[str, str]) -> bool:
+    """Return whether a wrapper knows one of these hints, whether it asks for the wrapper or not."""
+    return any(not hints.keys().isdisjoint(hinted.find(name).checks) for name in hinted.own()) if hints else False
 
 
 def without_hinted(spec: str) -> str:

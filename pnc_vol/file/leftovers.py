@@ -1,11 +1,14 @@
 """Plug-ins take care of what an earlier job left of a file before the file is opened.
 
-Knows: that there are such plug-ins. Does not know: logs, caches.
+Knows: that there are such plug-ins, when they are asked. Does not know: logs, caches.
 
 Rules
 -----
-1. Rank 0 asks each of them, in the order of the table in `plugins`, before it opens or replaces a file.
-2. Those of other packages are registered by an import of the package: to search entry points at each opening would take
+1. A plug-in has the name of its notes: a job that keeps data of ``NAME`` elsewhere writes where into ``.NAME.note``
+   beside the file (`system.neighbour`), until all of the data are in the file.
+2. Rank 0 asks each of them, in the order of the table in `plugins`, before it opens or replaces a file: that has such a
+   note, or is opened with options that may ask for more than that. So a file without a note loads no plug-in.
+3. Those of other packages are registered by an import of the package: to search entry points at each opening would take
    longer than the opening.
 """
 
@@ -13,8 +16,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from pnc_vol.drivers.stack import takes_hints
 from pnc_vol.plugins import Registry
 from pnc_vol.settings.options import Options
+from pnc_vol.system import exists, is_unnamed, neighbour
 
 __all__ = ["Left", "Recovery", "ReplayReport", "left", "look_after", "register"]
 
@@ -95,18 +100,17 @@ register = _registry.register
 
 
 def look_after(path: str, real: str, options: Options, *, writable: bool, replaced: bool) -> None:
-    """Let all plug-ins take care of what jobs left of a file; on rank 0.
+    """Let plug-ins take care of what jobs left of a file; on rank 0.
 
     Raises
     ------
     OSError
         See `Recovery.look_after`.
     """
-    found: list[Recovery] | None = _registry.derived.get("all")
-    if found is None:
-        found = _registry.derived["all"] = [_registry.find(name) for name in _registry.own()]
-    for one in found:
-        one.look_after(path, real, options, writable=writable, replaced=replaced)
+    all_asked = options.burst_buf or options.recover or is_unnamed(real) or takes_hints(options.hints)
+    for name in _registry.own():
+        if all_asked or exists(options.system, neighbour(real, name)):
+            _registry.find(name).look_after(path, real, options, writable=writable, replaced=replaced)
 
 
 def left(real: str, options: Options) -> list[Left]:
