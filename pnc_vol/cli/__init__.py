@@ -7,7 +7,7 @@
 `show`         safe text, JSON, progress
 `completion`   the Tab key
 `convert`      the verbs ``convert`` and ``repack``: a file written anew
-`dump`         the verb: a file as CDL, with `cdl`: CDL as ncdump prints it
+`dump`         the verb: a file as CDL, as ncdump prints it
 `ls`           the verb: the tree of a file
 `check`        the verb: a file against the format
 `diff`         the verb: two files compared
