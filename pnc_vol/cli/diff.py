@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.copying import refers
 from pnc_vol.cli.arguments import Options, Parser, Verb, add_allow_sparse, add_follow_external, add_json
 from pnc_vol.cli.errors import expected, fail
 from pnc_vol.cli.show import counted, painted, print_json, safe
@@ -245,7 +246,7 @@ class Comparison:
             fields = (_of_elements(self._unequal(a[name], b[name]), a.ndim) for name in a.dtype.names)
             return np.asarray(np.logical_or.reduce(list(fields)), np.bool_)
         if a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
-            if all(inspect_hdf5.refers(x.dtype) or (x.dtype.kind == "O" and not x.dtype.metadata) for x in (a, b)):
+            if all(refers(x.dtype) or (x.dtype.kind == "O" and not x.dtype.metadata) for x in (a, b)):
                 a, b = (meaning.values(side) for meaning, side in zip(self.meanings, (a, b), strict=True))
             pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
             return np.array([self._differ(x, y) for x, y in pairs], dtype=bool).reshape(a.shape)

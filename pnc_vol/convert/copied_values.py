@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api.copying import refers
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.convert.references import References, items_of
 from pnc_vol.convert.report import Ledger
@@ -216,7 +217,7 @@ class CopiedValues:
 
     def put(self, path: str, source: Any, target: Any, block: tuple[slice, ...], data: Any) -> None:
         """Write a block of values of the source to the target."""
-        if inspect_hdf5.refers(source.dtype):
+        if refers(source.dtype):
             with self.noted(path):
                 data = self.references.values(data, source.dtype, tuple(axis.stop - axis.start for axis in block))
         if self.to_netcdf:

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pnc_vol.api.copying import refers
 from pnc_vol.api.hdf5_files import is_sound, of_scales, with_rows
 from pnc_vol.api.scale_attrs import present
 from pnc_vol.errors import NotYetError
@@ -53,7 +52,6 @@ __all__ = [
     "members",
     "names_of",
     "outside",
-    "refers",
     "scale_name",
     "storable_dtype",
     "storage_options",
@@ -335,6 +333,9 @@ def attribute_refers(obj: Any, name: str) -> bool:
         dtype = obj.attrs.get_id(name).dtype if is_hdf5(obj) else obj.id.node.attrs[name].dtype
     except (OSError, TypeError, ValueError, KeyError, RuntimeError):
         return False
+    # with `ls`, which asks for no references, it would load all that copies
+    from pnc_vol.api.copying import refers
+
     return refers(dtype)
 
 

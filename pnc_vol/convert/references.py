@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.api.copying import refers
 from pnc_vol.api.hdf5_files import is_foreign
 from pnc_vol.convert import inspect_hdf5
 from pnc_vol.errors import NotYetError
@@ -63,7 +64,7 @@ class References:
 
     def dtype(self, dtype: Dtype) -> Dtype:
         """Return the type as the target's library has it; a type without references is returned as it is."""
-        if not inspect_hdf5.refers(dtype):
+        if not refers(dtype):
             return dtype
         kind = metadata_of(dtype).get("ref")
         if kind is not None:
@@ -106,7 +107,7 @@ class References:
         ndarray
             Of the type that `dtype` gives and of `shape`; of an array type, of its base, with the axes of both.
         """
-        if not inspect_hdf5.refers(dtype):
+        if not refers(dtype):
             return values
         if dtype.subdtype is not None:
             return self.values(values, dtype.subdtype[0], shape + dtype.subdtype[1])

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from pnc_vol.api.copying import refers
 from pnc_vol.api.hdf5_files import of_scales
 from pnc_vol.api.virtual_data import missing
 from pnc_vol.convert import inspect_hdf5
@@ -297,7 +298,7 @@ class Transfer:
         if shape is None:
             target.attrs.create(name, self.empty(own))
             return
-        if inspect_hdf5.refers(dtype):
+        if refers(dtype):
             with self.values.noted(where):
                 value = self.values.references.values(value, dtype, shape)
         if self.to_netcdf:
