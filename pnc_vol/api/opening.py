@@ -43,10 +43,10 @@ from pnc_vol.errors import (
     did_you_mean,
 )
 from pnc_vol.file.driver_stack import cached
-from pnc_vol.file.joining import open_shared
-from pnc_vol.file.opening import Opening
+from pnc_vol.file.opening import open_shared
+from pnc_vol.file.opening_record import Opening
 from pnc_vol.file.registry import watch
-from pnc_vol.late import late, load
+from pnc_vol.late import load
 from pnc_vol.ranks import comm as communicators
 from pnc_vol.ranks.comm import ranks_by_text
 from pnc_vol.settings import options
@@ -54,16 +54,9 @@ from pnc_vol.system import closing_if_it_fails
 from pnc_vol.warn import held_warnings, warn_outside
 
 if TYPE_CHECKING:
-    from pnc_vol.api import hints
-    from pnc_vol.drivers import fileobj, memory
     from pnc_vol.drivers.memory import MemoryDriver
     from pnc_vol.file.open_file import OpenFile
-    from pnc_vol.ranks import mpi_comm
     from pnc_vol.settings.hint_files import HintFile, Match
-else:
-    # most programs open files by their path, without a hint file
-    hints, fileobj, memory = late("pnc_vol.api.hints"), late("pnc_vol.drivers.fileobj"), late("pnc_vol.drivers.memory")
-    mpi_comm = late("pnc_vol.ranks.mpi_comm")
 
 __all__ = [
     "Given", "check", "collective_timeout", "hints_file", "is_address", "is_file_object", "open_handle",
@@ -82,8 +75,12 @@ def open_handle(given: Given) -> Handle:
     """
     if given.comm is not None:
         return _opened_by_ranks(given)
-    in_file = hints_file(given)
-    return _opened(communicators.serial(), *check(given, hints.read_hint_file(in_file) if in_file else None))
+    in_file, from_file = hints_file(given), None
+    if in_file:
+        from pnc_vol.api.hints import read_hint_file
+
+        from_file = read_hint_file(in_file)
+    return _opened(communicators.serial(), *check(given, from_file))
 
 
 def root_in_memory(file_image: Any, keywords: dict[str, Any]) -> MemoryDriver:
@@ -94,8 +91,10 @@ def root_in_memory(file_image: Any, keywords: dict[str, Any]) -> MemoryDriver:
     TypeError
         A keyword that means nothing for such a file, or an image that is no bytes-like object.
     """
+    from pnc_vol.drivers.memory import MemoryDriver
+
     refuse_in_memory(file_image, keywords)
-    return memory.MemoryDriver(memoryview(file_image).cast("B") if file_image else b"")
+    return MemoryDriver(memoryview(file_image).cast("B") if file_image else b"")
 
 
 def _opened_by_ranks(given: Given) -> Handle:
@@ -103,6 +102,8 @@ def _opened_by_ranks(given: Given) -> Handle:
 
     A hint file is read by rank 0, after an exchange that says whether all name the same one.
     """
+    from pnc_vol.ranks.mpi_comm import over
+
     # What fails before the ranks first meet goes with the first exchange, under the time limit that this rank asks for:
     # raised here at once, it would leave the others waiting, and name nobody.
     in_file, checked, failure = "", None, None
@@ -116,7 +117,7 @@ def _opened_by_ranks(given: Given) -> Handle:
     try:
         is_path = isinstance(given.name, (str, bytes, os.PathLike))
         file = repr(os.fsdecode(given.name)) if is_path else "this file"
-        ranks = mpi_comm.over(given.comm, timeout=timeout, file=file)
+        ranks = over(given.comm, timeout=timeout, file=file)
     except (TypeError, PncVolError):
         # There are no other ranks to tell.
         raise failure or sys.exc_info()[1] from None  # type: ignore[misc]
@@ -128,7 +129,9 @@ def _opened_by_ranks(given: Given) -> Handle:
             text = f"ranks open the file with different hint files: {names}. Give the same on every rank"
             raise ranks.on_all(CollectiveMismatchError(text))
         if in_file:
-            checked = hints.prepared_from_file(ranks, in_file, lambda from_file: check(given, from_file))
+            from pnc_vol.api.hints import prepared_from_file
+
+            checked = prepared_from_file(ranks, in_file, lambda from_file: check(given, from_file))
             ranks.limit(checked[1].options.collective_timeout)
     except BaseException as error:
         if ranks.in_step(error):
@@ -148,7 +151,9 @@ def _opened(ranks: communicators.Comm, handle: Handle, opening: Opening) -> Hand
     if isinstance(opening.target, Driver):
         opening.driver, opening.target = opening.target, None
     elif opening.target is not None:
-        opening.driver = fileobj.FileObjectDriver(opening.target, writable=opening.writable, system=system)
+        from pnc_vol.drivers.fileobj import FileObjectDriver
+
+        opening.driver = FileObjectDriver(opening.target, writable=opening.writable, system=system)
     ref = None
     with closing_if_it_fails(system, alone=ranks.size == 1):
         try:

@@ -33,9 +33,9 @@ from pnc_vol.errors import LogRefusedError, NotCDFError, NotFoundError
 from pnc_vol.file import leftovers
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.driver_stack import context_of
-from pnc_vol.file.joining import open_session
 from pnc_vol.file.leftovers import look_after
-from pnc_vol.file.opening import Opening
+from pnc_vol.file.opening import open_session
+from pnc_vol.file.opening_record import Opening
 from pnc_vol.file.reads.gathered import pattern_of
 from pnc_vol.file.session import Session
 from pnc_vol.format import model

@@ -27,8 +27,8 @@ from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap
 from pnc_vol.blob.names import pending_renames, subfile_path
 from pnc_vol.blob.physical_definitions import PhysicalDefinitions, PhysicalVariable
 from pnc_vol.blob.posted_runs import inner_shape
-from pnc_vol.disk.existing import Existing, open_existing, replaced_too_often
-from pnc_vol.disk.naming import ATTEMPTS
+from pnc_vol.disk.existing import Existing, open_existing
+from pnc_vol.disk.naming import ATTEMPTS, replaced_too_often
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.stack import open_stack, stack_capabilities
 from pnc_vol.errors import FormatError, FormatWarning, ShortFileWarning

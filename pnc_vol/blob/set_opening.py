@@ -61,9 +61,10 @@ from pnc_vol.errors import FormatError, NotYetError
 from pnc_vol.file import combinations
 from pnc_vol.file.driver_stack import context_of, stack_of_others
 from pnc_vol.file.file_sets import SetSeen
-from pnc_vol.file.joining import open_file, session_of
 from pnc_vol.file.leftovers import look_after
-from pnc_vol.file.opening import Opening
+from pnc_vol.file.open_file import session_of
+from pnc_vol.file.opening import open_file
+from pnc_vol.file.opening_record import Opening
 from pnc_vol.file.registry import refuse_open
 from pnc_vol.format.encode import encode
 from pnc_vol.format.model import Header

@@ -16,7 +16,6 @@ Rules
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pnc_vol.disk.journal import recover
-from pnc_vol.disk.naming import ATTEMPTS
+from pnc_vol.disk.naming import ATTEMPTS, replaced_too_often
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError, NeedBytes, NotCDFError
 from pnc_vol.extents.model import one_extent
@@ -37,7 +36,7 @@ from pnc_vol.system import System
 from pnc_vol.system.full_io import read_at
 
 __all__ = [
-    "HDF5", "HDF5_SIGNATURE", "NETCDF", "Existing", "header_of", "kind_of", "open_existing", "replaced_too_often",
+    "HDF5", "HDF5_SIGNATURE", "NETCDF", "Existing", "header_of", "kind_of", "open_existing",
     "unchanged",
 ]  # fmt: skip
 
@@ -143,12 +142,6 @@ def unchanged(system: System, path: str, known: Existing) -> bool:
         system.close(fd)
     same = (there.st_dev, there.st_ino) == known.key and there.st_size == known.size and begins
     return same and recover(system, path, writable=False, target=real) is None
-
-
-def replaced_too_often(path: str) -> OSError:
-    """Return what is said of a file whose name never stands still."""
-    text = f"other processes replaced or changed the file {ATTEMPTS} times while it was being opened; try again"
-    return OSError(errno.EBUSY, text, path)
 
 
 def _as_writer(system: System, fd: int, path: str, real: str) -> Existing | None:

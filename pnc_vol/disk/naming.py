@@ -14,7 +14,9 @@ from pnc_vol.disk.locking import Held, Key
 from pnc_vol.system import System, cut_name
 from pnc_vol.system.full_io import write_all
 
-__all__ = ["ATTEMPTS", "beside", "beside_start", "check_place", "mode_of_new", "name_new", "write_new"]
+__all__ = [
+    "ATTEMPTS", "beside", "beside_start", "check_place", "mode_of_new", "name_new", "replaced_too_often", "write_new",
+]  # fmt: skip
 
 ATTEMPTS = 100
 """Looks at a file that another process changes, until it is said that it cannot be opened."""
@@ -27,6 +29,12 @@ _NO_FILES = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+
+
+def replaced_too_often(path: str) -> OSError:
+    """Return what is said of a file whose name never stands still."""
+    text = f"other processes replaced or changed the file {ATTEMPTS} times while it was being opened; try again"
+    return OSError(errno.EBUSY, text, path)
 
 
 def mode_of_new(system: System, target: str, *, exclusive: bool, held: Held | None = None) -> int | None:

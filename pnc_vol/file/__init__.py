@@ -6,15 +6,13 @@
 `posted_reads`          posted reads: small ones in columns, others one by one
 `session`               the thin session: the parts, the lock, the ranks; what is on disk is in `disk`
 ----------------------  ----------------------------------------------------------------------------
-`opening`               the record of one opening, which steps fill from top to bottom; the table of its states
-`joining`               the steps of an opening on all ranks, up to a new session or to one that is open already
-`finding`               what rank 0 does at an opening: join, open or create
+`opening`               the steps of an opening, on all ranks and on rank 0: join, open or create
+`opening_record`        the record that they fill; the table of its states
 `registry`              which files this process has open, whether an opening joins one, and files that nobody closed
 `file_sets`             plug-ins that find and open files which consist of several files
 `leftovers`             what plug-ins do about what an earlier job left of a file
 `combinations`          which options exclude each other
-`parting`               ranks leave a file that could not be closed together: what was flushed follows to it
-`deferred`              deferred close: files that are closed later than their users closed them; times of all files
+`deferred`              files that are closed later: deferred closes, files that ranks left; times of all files
 `driver_stack`          the stack of drivers of a file, a copy or a temporary file
 ----------------------  ----------------------------------------------------------------------------
 `post`                  posting writes: copied, left in the user's array (large `iput`), or in parts past the queue
@@ -31,6 +29,6 @@
 ----------------------  ----------------------------------------------------------------------------
 `refreshing`            a reader takes over what a writer flushed, or goes on in a forked child
 `closing`               how a session ends
-`open_file`             the session with its verbs: what `api` talks to
+`open_file`             the session with its verbs: what `api` talks to; how it is made of an opening
 ======================  ============================================================================
 """

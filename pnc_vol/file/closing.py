@@ -11,30 +11,21 @@ Rules
    Ctrl-C, or no memory, may end a close anywhere: what is open then is closed by doing all of it once more, so that
    every close in the package can be called again and finishes what the first one left.
 2. A rank that leaves alone tells the others, and waits for no rank. Only where a header is held back until the data of
-   all ranks are in the file, it waits a moment for the others (`parting`).
+   all ranks are in the file, it waits a moment for the others (`deferred`).
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from pnc_vol.errors import FlushError, RankError, SyncError
+from pnc_vol.file.deferred import close_left_file, leaves
 from pnc_vol.file.flushing import flush
 from pnc_vol.file.header_update import check_durable, cut_what_failed
 from pnc_vol.file.session import Session
 from pnc_vol.interruptions import done_whole, is_interruption
-from pnc_vol.late import late
 from pnc_vol.system import closing_if_it_fails, exists
 from pnc_vol.warn import DEBUG, FILE, tell, warn_outside
-
-if TYPE_CHECKING:
-    from pnc_vol.file import parting
-    from pnc_vol.file.reads import completing, composite_values
-else:
-    # for ranks that leave a file alone
-    parting = late("pnc_vol.file.parting")
-    completing, composite_values = late("pnc_vol.file.reads.completing"), late("pnc_vol.file.reads.composite_values")
 
 __all__ = ["abort", "close", "give_up"]
 
@@ -108,10 +99,14 @@ def _last_flush(session: Session) -> None:
             # datasets without a name go
             session.defs.tree.drop_loose()
             if session.posted.ragged:
-                composite_values.post_rows(session)
+                from pnc_vol.file.reads.composite_values import post_rows
+
+                post_rows(session)
             flush(session, durable=session.always_durable, closing=True)
         elif session.posted.reads or session.comm.size > 1:
-            completing.complete_all(session, "close")
+            from pnc_vol.file.reads.completing import complete_all
+
+            complete_all(session, "close")
 
 
 def _kept(session: Session, *, orderly: bool) -> str:
@@ -146,8 +141,10 @@ def _read_last(session: Session) -> OSError | None:
     """Complete reads before the close of a file of one rank: a read that fails must not keep what was posted from
     it."""
     if session.comm.size == 1 and session.posted.reads:
+        from pnc_vol.file.reads.completing import complete_posted
+
         try:
-            completing.complete_posted(session)
+            complete_posted(session)
         except OSError as error:
             session.posted.reads.clear()
             return error
@@ -218,7 +215,7 @@ def _release(session: Session, *, orderly: bool, flushed: bool) -> None:
             if session.file_set is not None:
                 session.file_set.close(orderly=orderly, flushed=flushed)
             session.disk.release_left(first=session.comm.rank == 0, orderly=orderly)
-            stays = not orderly and parting.leaves(session, flushed=flushed)
+            stays = not orderly and leaves(session, flushed=flushed)
             if orderly:
                 try:
                     if not flushed:
@@ -227,7 +224,7 @@ def _release(session: Session, *, orderly: bool, flushed: bool) -> None:
                 finally:
                     session.disk.driver.close()
             elif not stays:
-                parting.close_left_file(session)
+                close_left_file(session)
     finally:
         if not stays:
             session.release_name()

@@ -32,16 +32,11 @@ from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.holding import EVERY_EPOCH, Holder, Unwritten
 from pnc_vol.errors import SyncError
 from pnc_vol.format.encode import changed_parts
-from pnc_vol.late import late
 from pnc_vol.ranks.comm import Comm, on_every
 from pnc_vol.warn import FILE, WARNING, tell
 
 if TYPE_CHECKING:
-    from pnc_vol.file import held_ranges
     from pnc_vol.file.held_ranges import HeldRanges, Spans
-else:
-    # few drivers hold bytes back
-    held_ranges = late("pnc_vol.file.held_ranges")
 
 __all__ = ["Epochs", "fall_back"]
 
@@ -102,7 +97,10 @@ class Epochs:
     def ranges(self) -> HeldRanges:
         """What ranks may hold back, and where."""
         if self._ranges is None:
-            self._ranges = held_ranges.HeldRanges(self._comm.rank)
+            # few drivers hold bytes back
+            from pnc_vol.file.held_ranges import HeldRanges
+
+            self._ranges = HeldRanges(self._comm.rank)
         return self._ranges
 
     @property
@@ -136,6 +134,8 @@ class Epochs:
         self.settled = True
         if not reported:
             return
+        from pnc_vol.file import held_ranges
+
         comm, holder = self._comm, self._holder
         synced = holder.synced_epoch()
         self.unwritten += holder.failures()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pnc_vol.file.opening import Opening
+from pnc_vol.file.opening_record import Opening
 from pnc_vol.plugins import Registry
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists

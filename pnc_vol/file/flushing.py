@@ -65,7 +65,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.drivers.holding import Unwritten
@@ -76,27 +76,29 @@ from pnc_vol.file.header_update import check_durable, cut_tail, write_header
 from pnc_vol.file.relocation import Copy, complete_copy, copied, replaces_live
 from pnc_vol.file.report import FlushReport, watchers
 from pnc_vol.file.session import Session, WriteData, Written
-from pnc_vol.flush.agree import NO_READS, Agreement, agree, agree_lost_records, agree_widths, digest, transport_code
+from pnc_vol.flush.agree import (
+    HELD,
+    NO_READS,
+    Agreement,
+    agree,
+    agree_lost_records,
+    agree_widths,
+    described,
+    digest,
+    failures_of,
+    failures_of_held,
+    flush_error,
+    share_failures,
+    transport_code,
+)
 from pnc_vol.flush.execute import Executed, rounds_of
 from pnc_vol.format.encode import encode, header_size
 from pnc_vol.format.model import Header
-from pnc_vol.late import late
 from pnc_vol.layout.base import Layout, LostRecords
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.queue.batches import Batch
 from pnc_vol.ranks.comm import Comm, trouble_of
 from pnc_vol.warn import DEBUG, FLUSH, tell
-
-if TYPE_CHECKING:
-    from pnc_vol.drivers import staged
-    from pnc_vol.file import held_ranges
-    from pnc_vol.file.reads import completing
-    from pnc_vol.flush import failures as failing
-else:
-    # for posted reads, for several ranks, for what fails
-    completing, failing = late("pnc_vol.file.reads.completing"), late("pnc_vol.flush.failures")
-    # for drivers that hold bytes back, for who asks how far a flush is
-    held_ranges, staged = late("pnc_vol.file.held_ranges"), late("pnc_vol.drivers.staged")
 
 __all__ = ["flush"]
 
@@ -184,10 +186,14 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
     batches = queue.about_to_flush()
     changed = defs.dirty
     holds = session.disk.driver.capabilities.holds_back
-    if changed and session.posted.reads:
-        # Some may be of datasets that were deleted since.
-        completing.complete_posted(session)
-    reads = completing.weight_of_reads(session) if session.posted.reads else NO_READS
+    reads = NO_READS
+    if session.posted.reads:
+        from pnc_vol.file.reads.completing import complete_posted, weight_of_reads
+
+        if changed:
+            # Some may be of datasets that were deleted since.
+            complete_posted(session)
+        reads = weight_of_reads(session)
     if changed and batches:
         batches = session.posted.without_deleted(batches, defs.tree.datasets)
     flat = defs.flatten(layout, common=comm.size > 1)
@@ -213,12 +219,14 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
     if comm.size > 1:
         comm.traffic.begin()
         definitions = digest(flat.header)
-        describe = partial(failing.described, defs.tree, flat)
+        describe = partial(described, defs.tree, flat)
         agreement, reported, reads = agree(comm, operation, agreement, definitions, describe, reported, reads)
     if holds or reported:
+        from pnc_vol.file.held_ranges import spans_of
+
         error: BaseException | None = None
         try:
-            session.epochs.meet(reported, partial(held_ranges.spans_of, batches, layout.maps, new=True))
+            session.epochs.meet(reported, partial(spans_of, batches, layout.maps, new=True))
         except OSError as reason:
             if not writes:
                 raise
@@ -228,7 +236,9 @@ def _agreed(session: Session, operation: str, *, writes: bool) -> tuple[list[Bat
             comm.agree("flush held header", error=error)
         agreement = agreement._replace(apart=session.epochs.apart)
     if reads.posts:
-        completing.complete_together(session, reads)
+        from pnc_vol.file.reads.completing import complete_together
+
+        complete_together(session, reads)
     return batches, flat, agreement
 
 
@@ -336,9 +346,7 @@ class _Target:
         if write is None:
             self._write_posted(agreed)
             if self.done.failed:
-                failures, self.lowest = failing.failures_of(
-                    self.done, session.defs.tree, session.disk.layout, comm.rank
-                )
+                failures, self.lowest = failures_of(self.done, session.defs.tree, session.disk.layout, comm.rank)
         else:
             # these all ranks know
             self.done, known, self.lowest = write()
@@ -346,10 +354,10 @@ class _Target:
             failures += _carried(session)
         elif holding and session.epochs.failed:
             unwritten, maps = session.epochs.take_unwritten(), session.disk.layout.maps
-            failures += failing.failures_of_held(unwritten, session.defs.tree, maps, comm.rank)
+            failures += failures_of_held(unwritten, session.defs.tree, maps, comm.rank)
         self.trouble = driver.holder.trouble() if holding else ""
         if comm.size > 1:
-            failures, self.lowest, self.trouble = failing.share_failures(comm, failures, self.lowest, self.trouble)
+            failures, self.lowest, self.trouble = share_failures(comm, failures, self.lowest, self.trouble)
         self.failures = known + failures
         if self.failures:
             self._check_failures()
@@ -360,7 +368,9 @@ class _Target:
         if posted.progress is not None:
             tables = (batch.rows(uid) for batch in batches for uid in batch.uids())
             total = sum(int(rows[:, 2] @ rows[:, 4]) for rows in tables)
-            driver = staged.ProgressDriver(driver, posted.progress, total)
+            from pnc_vol.drivers.staged import ProgressDriver
+
+            driver = ProgressDriver(driver, posted.progress, total)
         # What is written in turns must come to the files in turns.
         held = session.epochs.holding or (session.file_set is not None and session.file_set.holds_back)
         for turn in range(comm.size) if ordered else (comm.rank,):
@@ -376,17 +386,17 @@ class _Target:
     def _check_failures(self) -> None:
         """Raise if what failed keeps the new header out of the file."""
         session, failures, closing = self.session, self.failures, self.asked.closing
-        disk, held = session.disk, [failure.request == failing.HELD for failure in self.failures]
+        disk, held = session.disk, [failure.request == HELD for failure in self.failures]
         if self.asked.carried and any(held):
             # The header stays held with the data that it describes.
             if closing and all(held):
                 # All data are in the caches, and this is the last flush: a replay is to bring them to the file.
                 _at_driver(session.comm, "flush end", disk.driver, disk.driver.end_flush)
-            raise session.comm.on_all(failing.flush_error(failures, disk.path, closing=closing))
+            raise session.comm.on_all(flush_error(failures, disk.path, closing=closing))
         place = disk.location
         if replaces_live(disk, self.layout.uids) and (place is None or place.kept_as or not place.unseen):
             # The old header stays: the new one lacks data that the old one knows.
-            raise session.comm.on_all(failing.flush_error(failures, disk.path, closing=closing, held=True))
+            raise session.comm.on_all(flush_error(failures, disk.path, closing=closing, held=True))
 
 
 class _File(_Target):
@@ -481,7 +491,7 @@ class _File(_Target):
                 session.epochs.take_back(disk.header_bytes)
             if failures and isinstance(reason, Exception):
                 # what failed first, and stays pending, says more than the header that met the same full disk
-                raise comm.on_all(failing.flush_error(failures, disk.path, closing=asked.closing)) from reason
+                raise comm.on_all(flush_error(failures, disk.path, closing=asked.closing)) from reason
             raise
         if later:
             _at_driver(comm, "flush order", disk.driver, disk.driver.order)
@@ -580,9 +590,9 @@ def _before_data(session: Session, target: Layout, agreed: Agreement) -> bool:
     )
     together = comm.size > 1 and session.transport.choose(agreed) != "independent"
     if not adds or session.epochs.must_wait(together=together or agreed.drained):
-        failures, _, _ = failing.share_failures(comm, _carried(session), None)
+        failures, _, _ = share_failures(comm, _carried(session), None)
         if failures:
-            raise comm.on_all(failing.flush_error(failures, disk.path, closing=False))
+            raise comm.on_all(flush_error(failures, disk.path, closing=False))
         session.epochs.drained()
     return not adds
 
@@ -597,7 +607,7 @@ def _carried(session: Session) -> list[RequestFailure]:
         held = holder.unsynced()
         spans = zip(held.offset.tolist(), held.length.tolist(), strict=True)
         found = found or [Unwritten(offset, nbytes, error) for offset, nbytes in spans] or [Unwritten(0, 0, error)]
-        return failing.failures_of_held(found, session.defs.tree, session.disk.layout.maps, session.comm.rank)
+        return failures_of_held(found, session.defs.tree, session.disk.layout.maps, session.comm.rank)
     return []
 
 
@@ -678,4 +688,4 @@ def _report(
     for watcher in watchers:
         watcher(made)
     if failures:
-        raise session.comm.on_all(failing.flush_error(failures, session.disk.path, closing=closing))
+        raise session.comm.on_all(flush_error(failures, session.disk.path, closing=closing))

@@ -1,7 +1,7 @@
-"""`OpenFile` is the session with its verbs: `api` talks to it.
+"""`OpenFile` is the session with its verbs: `api` talks to it. `session_of` makes it of an opening.
 
-Knows: all operations, how room is made in a queue that is full. Does not know: how the others are done; the objects
-that users hold.
+Knows: all operations, how room is made in a queue that is full, the parts of a session. Does not know: how operations
+are done; how a file was opened; the objects that users hold.
 
 Rules
 -----
@@ -13,40 +13,45 @@ Rules
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnc_vol.disk.publish import Location
+from pnc_vol.disk.stored_file import StoredFile
+from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import DefinitionError, FlushError, NotYetError, RequestPendingError
 from pnc_vol.extents.model import Runs
 from pnc_vol.file import post
 from pnc_vol.file.closing import abort, close, give_up
+from pnc_vol.file.definitions import Definitions
+from pnc_vol.file.driver_stack import context_of, open_spill, stack_of
 from pnc_vol.file.flushing import flush
+from pnc_vol.file.opening_record import Opening
 from pnc_vol.file.reads import contiguous
 from pnc_vol.file.registry import close_unreferenced, unreferenced
-from pnc_vol.file.session import CollectorPaused, Session, WriteData, spent
-from pnc_vol.late import late
+from pnc_vol.file.requests import Posted
+from pnc_vol.file.session import CollectorPaused, FileSet, Session, WriteData, spent
+from pnc_vol.flush.agree import failures_of
+from pnc_vol.format.model import Header, begin_rec, data_end, inner_bytes, is_record
+from pnc_vol.layout.base import Layout, NeverWritten
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import NO_ROWS
+from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.request import Request, as_out
+from pnc_vol.queue.stores import MEMORY, StoreContext, open_store
+from pnc_vol.ranks.comm import Comm, on_root
+from pnc_vol.settings.options import Options
 from pnc_vol.warn import DEBUG, FILE, tell
 
 if TYPE_CHECKING:
     from pnc_vol.extents.model import Selection
-    from pnc_vol.file import held_ranges, posted_reads, refreshing, resizing
-    from pnc_vol.file.reads import completing, composite_values, fetch
-    from pnc_vol.flush import failures as failing
-else:
-    refreshing = late("pnc_vol.file.refreshing")
-    resizing, composite_values = late("pnc_vol.file.resizing"), late("pnc_vol.file.reads.composite_values")
-    # what the short paths of posts and reads leave to others
-    fetch, posted_reads = late("pnc_vol.file.reads.fetch"), late("pnc_vol.file.posted_reads")
-    completing = late("pnc_vol.file.reads.completing")
-    # for drains
-    held_ranges, failing = late("pnc_vol.file.held_ranges"), late("pnc_vol.flush.failures")
+    from pnc_vol.file.held_ranges import Spans
+    from pnc_vol.layout.base import ElementMap
+    from pnc_vol.queue.batches import Batch
 
-__all__ = ["OpenFile"]
+__all__ = ["OpenFile", "open_queue", "session_of"]
 
 
 class OpenFile(Session):
@@ -55,6 +60,8 @@ class OpenFile(Session):
     def write(self, node: DatasetNode, selection: Selection, values: Any, fields: tuple[str, ...] = ()) -> int:
         """Post ``node[selection] = values``, copied; returns the request's number. See `post.write`."""
         if node.element.kind == "composite":
+            from pnc_vol.file.reads import composite_values
+
             composite_values.write(self, node, selection, values, fields)
             number = self.posted.next_number
         else:
@@ -70,8 +77,10 @@ class OpenFile(Session):
 
     def resize(self, node: DatasetNode, shape: tuple[int, ...]) -> None:
         """Give a dataset another shape. See `resizing.resize`."""
+        from pnc_vol.file.resizing import resize
+
         with self.lock:
-            resizing.resize(self, node, shape)
+            resize(self, node, shape)
 
     def read(
         self,
@@ -86,10 +95,15 @@ class OpenFile(Session):
         if node.element.kind == "composite":
             if collective and self.epochs.holding:
                 self.epochs.drain("read")
+            from pnc_vol.file.reads import composite_values
+
             return composite_values.read(self, node, selection, fields)
         # Alone too, where data are held back: a collective read brings them to the file.
         together = collective and (self.comm.size > 1 or self.epochs.holding)
-        return fetch.read(self, node, selection, collective=together, out=out)
+        # what the short path leaves to others
+        from pnc_vol.file.reads.fetch import read
+
+        return read(self, node, selection, collective=together, out=out)
 
     # The short paths are functions of the session already: a call more would take a tenth of a read.
     read_run = contiguous.read_simply
@@ -98,6 +112,8 @@ class OpenFile(Session):
     def iput(self, node: DatasetNode, selection: Selection, values: Any) -> Request:
         """Post a write without a copy where that is possible; `values` must not change until it is complete."""
         if node.away is not None:
+            from pnc_vol.file.reads import composite_values
+
             raise composite_values.elsewhere(node, "written")
         if node.element.kind == "composite":
             raise NotYetError(
@@ -117,12 +133,16 @@ class OpenFile(Session):
         TypeError
             `out` is no writable array of the selection's shape.
         """
+        from pnc_vol.file.posted_reads import PostedRead
+
         array = as_out(out, selection.result_shape, node.element.dtype)
         number = self.posted.take_number()
         if node.element.kind == "composite":
+            from pnc_vol.file.reads import composite_values
+
             array[...] = composite_values.read(self, node, selection)
         nbytes = 0 if node.element.kind == "composite" else selection.nelems * node.element.itemsize
-        request = posted_reads.PostedRead(self, number, nbytes, array, node, selection)
+        request = PostedRead(self, number, nbytes, array, node, selection)
         if nbytes:
             self.posted.add_read(request)
         else:
@@ -151,7 +171,7 @@ class OpenFile(Session):
             if requests is None:
                 self.flush()
                 return
-            completing.complete_posted(self, requests)
+            self._complete_reads(requests)
             late = [request for request in requests if not request.test()]
             if late:
                 self._write_out()
@@ -163,6 +183,13 @@ class OpenFile(Session):
                     f"request {late[0].id} writes to a variable that has no place in the file yet: "
                     "flush the file (all ranks), then the request is done"
                 )
+
+    def _complete_reads(self, requests: Sequence[Request] | None = None) -> None:
+        """Fill the arrays of posted reads. See `completing.complete_posted`."""
+        if self.posted.reads is not None:
+            from pnc_vol.file.reads.completing import complete_posted
+
+            complete_posted(self, requests)
 
     def cancel(self, requests: Iterable[Request] | None = None) -> None:
         """Drop some requests, or all that is posted, with a handle or without; never waits for a rank.
@@ -183,6 +210,8 @@ class OpenFile(Session):
                     raise DefinitionError(text)
             self.posted.cancel(wanted)
             if wanted is None:
+                from pnc_vol.file.reads import composite_values
+
                 composite_values.restore(self)
 
     # ---------------------------------------------------------------------------------- carrying out
@@ -214,13 +243,13 @@ class OpenFile(Session):
         FlushError
             Something could not be written; it stays posted.
         """
-        completing.complete_posted(self)
+        self._complete_reads()
         tree, layout, posted = self.defs.tree, self.disk.layout, self.posted
         batches = posted.queue.batches()
         held = {u for batch in batches if not batch.drains for u in batch.uids()}
         uids = sorted({u for batch in batches for u in batch.uids()} - held)
         places = layout.writable(tree, uids, alone=self.comm.size == 1)
-        if places and not self.epochs.may_write_alone(lambda: held_ranges.spans_of(batches, places)):
+        if places and not self.epochs.may_write_alone(lambda: _spans(batches, places)):
             # Another rank may hold earlier data of these elements: the next flush waits for them.
             return
         if places:
@@ -237,7 +266,7 @@ class OpenFile(Session):
             self.counts["drains"] += 1
             tell(FILE, DEBUG, "%s: the queue was full: %d bytes were written", self.disk.path, done.nbytes)
             if done.failed:
-                failures, _ = failing.failures_of(done, tree, layout, self.comm.rank)
+                failures, _ = failures_of(done, tree, layout, self.comm.rank)
                 raise FlushError(
                     f"the queue is full and could not be written: {failures[0].message} (see .errors); "
                     "what was posted stays posted",
@@ -262,10 +291,14 @@ class OpenFile(Session):
                 if self.closed or self.forked:
                     self.check_open()
                 if not self.writable:
-                    completing.complete_all(self, what)
+                    from pnc_vol.file.reads.completing import complete_all
+
+                    complete_all(self, what)
                     return
                 with self.comm.errors_shared():
                     if self.posted.ragged:
+                        from pnc_vol.file.reads import composite_values
+
                         composite_values.post_rows(self)
                     if progress is not None:
                         self.posted.tell_progress(progress)
@@ -276,6 +309,8 @@ class OpenFile(Session):
                         if progress is not None:
                             self.posted.tell_progress(None)
                         if self.posted.rows_before:
+                            from pnc_vol.file.reads import composite_values
+
                             composite_values.keep_unflushed(self)
             finally:
                 spent["close" if what == "close" else "write"] += time.perf_counter() - since
@@ -314,7 +349,9 @@ class OpenFile(Session):
 
     def go_on_in_child(self) -> str:
         """Open a file that is read again, in a forked child; why that cannot be, or "". See `refreshing.go_on`."""
-        return refreshing.go_on(self)
+        from pnc_vol.file.refreshing import go_on
+
+        return go_on(self)
 
     def log_hints(self) -> dict[str, str]:
         """Return PnetCDF's hints of the burst buffer, as they are in force."""
@@ -329,3 +366,140 @@ class OpenFile(Session):
             "last_flush": None if last is None else last._asdict(),
         }
         return {**self.counts, **self.transport.statistics(), **self.comm.traffic.statistics(), **parts}
+
+
+def _spans(batches: Sequence[Batch], places: Mapping[int, ElementMap]) -> Spans:
+    """Return the bytes that a drain writes, for drivers that hold bytes back."""
+    from pnc_vol.file.held_ranges import spans_of
+
+    return spans_of(batches, places)
+
+
+# ------------------------------------------------------------------------------------ made of what an opening found
+
+
+def session_of(opening: Opening, *, defs: Definitions | None = None, file_set: FileSet | None = None) -> OpenFile:
+    """Return the session of a file that was just opened (collective).
+
+    defs : Definitions, optional, those of a subfile; the tree of `opening` is theirs.
+    file_set : FileSet, optional, the files of which the session is, instead of one file.
+    """
+    tree, header, comm, created = opening.tree, opening.header, opening.comm, opening.way == "create"
+    assert opening.layout is not None
+    assert opening.driver is not None
+    options = _with_layout(opening.options, opening.layout.name)
+    # Several ranks compare what they define, which each may have made in another way.
+    as_read = opening.writable and not created and comm.size == 1 and defs is None and file_set is None
+    defs = defs or Definitions(tree, header.version)
+    layout = opening.layout(options) if file_set is None else file_set.layout(options)
+    if file_set is None:
+        layout.unwritten = _never_written(header, len(opening.content), opening.size)
+    layout.adopt(header, tuple(tree.datasets), tree.datasets)
+    tree.history.clear()
+    driver = _over(opening, layout, options)
+    disk = StoredFile(
+        opening.path,
+        driver,
+        opening.location,
+        layout,
+        created=created,
+        collective=file_set is None and comm.size > 1 and opening.driver.capabilities.collective,
+        # A file that has its name already keeps it: what a flush promised must be under it.
+        keep_unpublished=options.publish == "close" and created,
+        may_be_longer=opening.writable and not layout.unwritten.reads_zero,
+        named_by=None if file_set is None else lambda: file_set.location,
+    )
+    disk.begins_with(header, opening.content)
+    defs.flushed(header)
+    if as_read:
+        defs.begin_as_read(layout, opening.content)
+    queue = open_queue(disk, options, comm, writable=opening.writable)
+    if len(queue.stores) > 1:
+        # Stores beside memory find by the header which definitions the file has.
+        disk.before_header.append(queue.about_to_write)
+    posted = Posted(queue, options.buffer_size // 8)
+    return OpenFile(options, comm, defs=defs, disk=disk, posted=posted, writable=opening.writable, file_set=file_set)
+
+
+_LEAST_GAP = 4
+"""Bytes of the smallest variable: less is padding."""
+
+
+def _never_written(header: Header, nbytes: int, size: int) -> NeverWritten:
+    """Return what is known of bytes without data, in a file of `size` bytes whose header takes `nbytes`."""
+    if not header.vars:
+        return NeverWritten(reads_zero=size <= nbytes)
+    gaps, records = False, begin_rec(header)
+    if records is not None:
+        # whether a variable would find room before the records
+        ends = [var.begin + inner_bytes(header, var) for var in header.vars if not is_record(header, var)]
+        gaps = records - max(ends, default=nbytes) >= _LEAST_GAP
+    return NeverWritten(reads_zero=size <= max(data_end(header), nbytes), stale_gaps=gaps)
+
+
+def _with_layout(options: Options, layout: str) -> Options:
+    """Return the options with the layout that the file has."""
+    if _last[0] is not options or _last[1].layout != layout:
+        # The options of most files are one object.
+        _last[:] = options, options._replace(layout=layout)
+    return _last[1]
+
+
+_last = [Options()] * 2
+"""Options of the last file, as asked for and with its layout."""
+
+
+def _over(opening: Opening, layout: Layout, options: Options) -> Driver:
+    """Return the driver of the layout's addresses; if it cannot be had, nothing of the file stays open."""
+    assert opening.driver is not None
+    if layout.self_contained:
+        return opening.driver
+    context = context_of(options, opening.comm, writable=opening.writable)
+    spec = stack_of(options, opening.comm)
+    try:
+        return layout.over(opening.driver, opening.path, spec, context, created=opening.way == "create")
+    except BaseException:
+        if not opening.driver.capabilities.collective:
+            opening.driver.close()
+        if opening.location is not None:
+            if opening.way == "create" and opening.comm.rank == 0:
+                opening.location.discard()
+            opening.location.held.release()
+        raise
+
+
+def open_queue(disk: StoredFile, options: Options, comm: Comm, *, writable: bool) -> Queue:
+    """Return the queue, with the store in front that the options ask for (collective)."""
+    queue = Queue(options.buffer_size, lambda: open_spill(disk, options.system))
+    name = "log" if options.burst_buf else options.store
+    location = disk.location
+    if name == MEMORY or not writable or disk.standing is None:
+        return queue
+    try:
+        queue.put_in_front(open_store(name, StoreContext(queue.backlog, options, comm, disk)))
+        if location is not None and not disk.keep_unpublished:
+            _publish_new(location, options, comm)
+        return queue
+    except BaseException as error:
+        if comm.in_step(error):
+            queue.close(flushed=True)
+            disk.driver.close()
+            if location is not None and comm.rank == 0:
+                location.discard()
+            if location is not None:
+                location.held.release()
+        raise
+
+
+def _publish_new(location: Location, options: Options, comm: Comm) -> None:
+    """Give a file that waited for its log its name (collective)."""
+    if location.published:
+        return
+
+    def publish() -> None:
+        if location.replaces:
+            location.sync_data()
+        location.publish(durable=options.durable or options.burst_buf_sync != "none")
+
+    on_root(comm, "open publish", publish)
+    location.note_published()

@@ -32,8 +32,8 @@ from pnc_vol.file.session import Session
 from pnc_vol.flush.execute import BLOCK, in_parallel
 from pnc_vol.format import numeric
 from pnc_vol.format.numeric import own_type
-from pnc_vol.late import late
 from pnc_vol.layout.base import MOST_WRITTEN, ElementMap
+from pnc_vol.mapping.encoding import encode
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import LIST_COST, MOST_RUNS, RUN_COST
 from pnc_vol.queue.queue import Queue
@@ -41,12 +41,7 @@ from pnc_vol.queue.request import Request
 from pnc_vol.queue.stores import ROW_COST
 
 if TYPE_CHECKING:
-    from pnc_vol.file import held_ranges
-    from pnc_vol.mapping import encoding
-else:
-    # what the short path does without
-    encoding = late("pnc_vol.mapping.encoding")
-    held_ranges = late("pnc_vol.file.held_ranges")
+    from pnc_vol.file.held_ranges import Spans
 
 __all__ = ["iput_short", "write", "write_short", "write_stored"]
 
@@ -230,7 +225,7 @@ def prepared(session: Session, node: DatasetNode, selection: Selection, values: 
     element = node.element
     # What most posts are need not be looked at: an array of the variable's own type.
     own = type(values) is np.ndarray and element.kind == "number" and values.dtype == element.dtype
-    array = values if own else encoding.encode(values, element, session.options.on_overflow)
+    array = values if own else encode(values, element, session.options.on_overflow)
     shape = selection.result_shape
     if array.shape != shape:
         if len(shape) > MOST_AXES:
@@ -299,10 +294,14 @@ def _place_in_file(session: Session, node: DatasetNode) -> ElementMap | None:
 def _may_write_now(session: Session, node: DatasetNode, at: ElementMap) -> bool:
     """Return whether elements may go past the queue: nothing earlier waits for the variable, here or on another
     rank."""
-    nelems = math.prod(node.shape or ())
-    return not session.posted.queue.has(node.uid) and session.epochs.may_write_alone(
-        lambda: held_ranges.span_of(at, nelems)
-    )
+
+    def span() -> Spans:
+        # few drivers hold bytes back
+        from pnc_vol.file.held_ranges import span_of
+
+        return span_of(at, math.prod(node.shape or ()))
+
+    return not session.posted.queue.has(node.uid) and session.epochs.may_write_alone(span)
 
 
 def _in_file_form(session: Session, node: DatasetNode, values: Array) -> Callable[[Bytes], None]:

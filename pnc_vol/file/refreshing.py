@@ -26,8 +26,8 @@ import os
 import threading
 from functools import partial
 
-from pnc_vol.disk.existing import Existing, header_of, open_existing, replaced_too_often
-from pnc_vol.disk.naming import ATTEMPTS
+from pnc_vol.disk.existing import Existing, header_of, open_existing
+from pnc_vol.disk.naming import ATTEMPTS, replaced_too_often
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.stack import default_stack
 from pnc_vol.file.driver_stack import context_of, open_driver, stack_of

@@ -39,23 +39,16 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pnc_vol.errors import DefinitionError
 from pnc_vol.file import deferred
 from pnc_vol.file.driver_stack import asked_and_open
-from pnc_vol.file.opening import Opening
+from pnc_vol.file.opening_record import Opening
 from pnc_vol.file.session import Session, note_time
 from pnc_vol.interruptions import is_interruption
-from pnc_vol.late import late
 from pnc_vol.settings.options import Options
 from pnc_vol.warn import warn_outside
-
-if TYPE_CHECKING:
-    from pnc_vol.file import parting
-else:
-    # for files that ranks left
-    parting = late("pnc_vol.file.parting")
 
 __all__ = [
     "Closing", "Entry", "SessionRef", "clash", "close_unreferenced", "enter", "finds", "found", "joined", "lock",
@@ -547,5 +540,4 @@ def _at_exit() -> None:
                 sys.excepthook(*sys.exc_info())
     # Later: the ranks of a deferred close may wait in a call of a file that was released above.
     deferred.close_at_exit()
-    if "pnc_vol.file.parting" in sys.modules:
-        parting.part_from_others(last=True)
+    deferred.part_from_others(last=True)

@@ -20,7 +20,6 @@ import numpy as np
 from pnc_vol.disk.publish import Location
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.drivers.base import Driver
-from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import DefinitionError
 from pnc_vol.extents.model import Extents
 from pnc_vol.file.driver_stack import open_copy, open_spill
@@ -65,6 +64,9 @@ def copied(
                 f"{layout.name!r} cannot do; write the datasets to a new file"
             )
         )
+    # few programs make a file give way to what they add
+    from pnc_vol.drivers.block_copy import copy_blocks
+
     # In one line each: until the file goes on in the copy, it is one of those that are to be closed.
     if disk.location is None:
         # in memory too, or in a file without a name

@@ -20,19 +20,14 @@ from pnc_vol.errors import AlreadyDoneError
 from pnc_vol.extents.model import MOST_AXES
 from pnc_vol.extents.place import few_runs
 from pnc_vol.flush.execute import Executed
-from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, posted
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.request import Request, as_out
 
 if TYPE_CHECKING:
-    from pnc_vol.extents import decomposition
-    from pnc_vol.file import posted_reads
-else:
-    # few programs post reads
-    posted_reads = late("pnc_vol.file.posted_reads")
-    decomposition = late("pnc_vol.extents.decomposition")
+    from pnc_vol.extents.decomposition import Recent
+    from pnc_vol.file.posted_reads import PostedRead, PostedReads
 
 __all__ = ["Posted"]
 
@@ -85,8 +80,8 @@ class Posted:
 
     def __init__(self, queue: Queue, list_bytes: int) -> None:
         self.queue = queue
-        self._recent: decomposition.Recent | int = list_bytes
-        self.reads: posted_reads.PostedReads | None = None
+        self._recent: Recent | int = list_bytes
+        self.reads: PostedReads | None = None
         self.next_number = self.first_number = 1
         self.writes: dict[int, int] = {}
         self.failed: dict[int, BaseException] = {}
@@ -100,11 +95,13 @@ class Posted:
         self.rows_before: dict[int, tuple[DatasetNode, Any]] = {}
 
     @property
-    def decompositions(self) -> decomposition.Recent:
+    def decompositions(self) -> Recent:
         """The lists of runs that were posted lately."""
         if isinstance(self._recent, int):
+            from pnc_vol.extents.decomposition import Recent
+
             # the bytes that it may take, as long as there is none
-            self._recent = decomposition.Recent(self._recent)
+            self._recent = Recent(self._recent)
         return self._recent
 
     def tell_progress(self, progress: Callable[[int, int], None] | None) -> None:
@@ -129,7 +126,10 @@ class Posted:
             if node.element.kind != "number" or len(shape) > MOST_AXES:
                 return None
             if waiting is None:
-                self.reads = waiting = posted_reads.PostedReads()
+                # few programs post reads
+                from pnc_vol.file.posted_reads import PostedReads
+
+                self.reads = waiting = PostedReads()
             reads = waiting.columns(session, node, found[1], shape)
         if out is not None and (type(out) is not _ARRAY or out.shape != shape or not out.flags.writeable):
             as_out(out, shape, node.element.dtype)
@@ -148,10 +148,12 @@ class Posted:
         reads.left -= reads.nbytes
         return reads.handle(number)
 
-    def add_read(self, read: posted_reads.PostedRead) -> None:
+    def add_read(self, read: PostedRead) -> None:
         """Keep a posted read until it is complete."""
         if self.reads is None:
-            self.reads = posted_reads.PostedReads()
+            from pnc_vol.file.posted_reads import PostedReads
+
+            self.reads = PostedReads()
         self.reads.add(read)
 
     def write_at_once(self, value: bool) -> None:

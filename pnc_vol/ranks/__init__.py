@@ -3,12 +3,11 @@
 =============  ===========================================================================================
 module         what it does
 =============  ===========================================================================================
-`comm`         `Comm`: the four verbs of ranks; that of a single process
+`comm`         `Comm`: the four verbs of ranks; that of a single process; errors that name ranks, raised on all
 `mpi_comm`     the same over an mpi4py communicator; the form in which ranks send each other values
 `waiting`      waiting for other ranks with a time limit; ranks that left
 `levels`       exchanges in two levels: the ranks of a node, and one rank of each node
 `places`       which ranks are on which node
-`errors`       errors that name ranks, and the one that is raised on all
 =============  ===========================================================================================
 
 Knows: bytes, MPI. Does not know: files.

@@ -30,8 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol import errors
-from pnc_vol.ranks.comm import Comm, Join
-from pnc_vol.ranks.errors import error_of, joined_outcomes, mismatch, outcome_of
+from pnc_vol.ranks.comm import Comm, Join, error_of, joined_outcomes, mismatch, outcome_of
 from pnc_vol.ranks.levels import NO_ANSWER, Exchange, Levels
 from pnc_vol.ranks.places import Nodes, cores, kept_nodes
 from pnc_vol.ranks.waiting import Arrival, TimedWait, patiently

@@ -29,7 +29,7 @@ import numpy as np
 
 from pnc_vol import errors
 from pnc_vol.interruptions import is_interruption
-from pnc_vol.ranks.errors import ranks_text
+from pnc_vol.ranks.comm import ranks_text
 
 __all__ = ["NOTES", "Arrival", "TimedWait", "patiently"]
 

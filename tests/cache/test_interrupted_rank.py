@@ -15,7 +15,7 @@ from interrupts import AtCall, Interrupts, open_now
 import pnc_vol
 from pnc_vol.cache.held_bytes import HeldBytes
 from pnc_vol.drivers.root import Root
-from pnc_vol.file import closing, parting
+from pnc_vol.file import closing, deferred
 from pnc_vol.ranks.waiting import TimedWait
 
 SET = {"layout": "blob", "ranks_per_subfile": 2}
@@ -85,7 +85,7 @@ def test_nothing_stays_open(act: Any, function: Any, given: dict[str, Any], tmp_
             finally:
                 del f, x
                 # as the end of an interpreter does
-                parting.part_from_others(last=True)
+                deferred.part_from_others(last=True)
             return ""
 
         errors: list[str] = virtual_ranks.run(4, program, timeout=0.2)

@@ -21,7 +21,7 @@ from pnc_vol.cache.extent_log import _LogPair
 from pnc_vol.cache.held_bytes import HeldBytes
 from pnc_vol.cache.local_store import LocalStore
 from pnc_vol.cache.wrapper import CacheDriver
-from pnc_vol.file import parting
+from pnc_vol.file import deferred
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.epochs import Epochs
 from pnc_vol.file.header_update import write_header
@@ -335,7 +335,7 @@ def test_a_rank_that_leaves_takes_the_cache_of_the_replaced_file_along(tmp_path:
             f.__exit__(MemoryError, error, None)
         else:
             f.close()
-        parting.part_from_others(last=True)
+        deferred.part_from_others(last=True)
 
     virtual_ranks.run(2, job, timeout=5)
     pnc_vol.File(tmp_path / "a.nc", "r+", recover=True, hints=hints).close()

@@ -29,7 +29,7 @@ from killed import Left, finished, moments_of
 from run import Loads, Program, Run, World, Wrong, inside, left, said
 
 import pnc_vol
-from pnc_vol.file import parting
+from pnc_vol.file import deferred
 
 PATIENCE = 20.0
 """Seconds after which ranks give up waiting: one that waits so long has not been told of what happened."""
@@ -145,7 +145,7 @@ def on_rank(comm: Any, program: Program, folder: str, together: Together, troubl
     run.f = None
     gc.collect()
     # what the end of an interpreter does: a file with a cache that ranks left is open until all have left it
-    parting.part_from_others(last=True)
+    deferred.part_from_others(last=True)
     return Ended(run.acts, error)
 
 

@@ -8,7 +8,7 @@ import time
 from mpi4py import MPI
 
 import pnc_vol as h5py
-from pnc_vol.file import parting
+from pnc_vol.file import deferred
 
 case, driver, path = sys.argv[1:]
 rank = MPI.COMM_WORLD.rank
@@ -53,7 +53,7 @@ elif case == "finalized_first":
         print(type(error).__name__, flush=True)
 elif case == "left_apart":
     # Both other ranks come to the end when rank 0 has given up waiting for them.
-    parting._LAST = 1.0
+    deferred._LAST = 1.0
     files = [h5py.File(f"{path}.{n}", "w", comm=MPI.COMM_WORLD) for n in range(20)]
     for each in files:
         each["x"] = 1

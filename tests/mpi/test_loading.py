@@ -1,4 +1,4 @@
-"""What ordinary work with a file of several ranks needs is loaded by its opening (`pnc_vol/file/joining.py`).
+"""What ordinary work with a file of several ranks needs is loaded by its opening (`pnc_vol/file/opening.py`).
 
 A rank that has no descriptor or no memory left would otherwise fail alone to load a module where others wait for it.
 Each case is a job of its own, because nothing tells that a module would have been loaded that is there already.

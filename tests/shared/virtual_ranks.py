@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from virtual_mpi import Ended, Intracomm, Turns, VirtualMPI, World
 
-from pnc_vol.file import parting, registry
+from pnc_vol.file import deferred, registry
 from pnc_vol.ranks import waiting as mpi_wait
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.ranks.mpi_comm import MpiComm
@@ -129,13 +129,13 @@ def _own_files() -> Iterator[None]:
     """Each rank opens files as a process of its own."""
     # What the process still has to close, a rank would: and not find it among its own files.
     registry.close_unreferenced()
-    before = registry._open, registry._places, parting._left
+    before = registry._open, registry._places, deferred._left
     registry._open, registry._places = cast(Any, _OfRank(dict)), cast(Any, _OfRank(dict))
-    parting._left = cast(Any, _OfRank(list))
+    deferred._left = cast(Any, _OfRank(list))
     try:
         yield
     finally:
-        registry._open, registry._places, parting._left = before
+        registry._open, registry._places, deferred._left = before
 
 
 @contextmanager

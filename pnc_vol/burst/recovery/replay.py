@@ -29,9 +29,9 @@ from pnc_vol.burst.recovery.redo import Redo
 from pnc_vol.burst.recovery.sources import LogSource, sources_of
 from pnc_vol.disk.identity import identity_of
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
-from pnc_vol.file.joining import open_session
 from pnc_vol.file.leftovers import ReplayReport
-from pnc_vol.file.opening import Opening
+from pnc_vol.file.opening import open_session
+from pnc_vol.file.opening_record import Opening
 from pnc_vol.ranks.comm import Comm, serial
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists

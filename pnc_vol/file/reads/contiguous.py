@@ -14,7 +14,7 @@ Rules
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,17 +26,10 @@ from pnc_vol.extents.place import FewRuns, few_runs
 from pnc_vol.file.reads.execute import read_numbers, read_strided
 from pnc_vol.file.session import Session
 from pnc_vol.flush.execute import BLOCK
-from pnc_vol.late import late
 from pnc_vol.layout.base import Place
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, Rows
 from pnc_vol.queue.stores import lay_last, lay_over
-
-if TYPE_CHECKING:
-    from pnc_vol.file.reads import gathered
-else:
-    # for sets of subfiles
-    gathered = late("pnc_vol.file.reads.gathered")
 
 __all__ = ["Facts", "facts_of", "read_run", "read_simply"]
 
@@ -107,8 +100,11 @@ def read_simply(session: Session, node: DatasetNode, args: Any) -> Array | None:
     if found[3] > 1:
         return None if facts is None else _read_rows(session, node, facts, found)
     if facts is None:
-        gathers = session.file_set is not None
-        return gathered.read_gathered(session, node, found[0], found[1], found[2]) if gathers else None
+        if session.file_set is None:
+            return None
+        from pnc_vol.file.reads.gathered import read_gathered
+
+        return read_gathered(session, node, found[0], found[1], found[2])
     return read_run(session, node, facts, found[0], found[1], found[2])
 
 

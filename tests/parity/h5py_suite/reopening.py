@@ -22,8 +22,9 @@ from typing import Any
 
 from pnc_vol import AttributeManager, Dataset, Group, Reference
 from pnc_vol.api import ids, opening
-from pnc_vol.file import joining, registry
-from pnc_vol.file.opening import Opening
+from pnc_vol.file import registry
+from pnc_vol.file.opening import open_session
+from pnc_vol.file.opening_record import Opening
 from pnc_vol.mapping import links, tree
 
 counts = {"reads": 0, "reopened": 0}
@@ -45,7 +46,7 @@ def reopen(session: Any) -> None:
         holders = [handle for handle in handles if handle.session is session and not handle.released]
         old = session.defs.tree
         session.close()
-        new = joining.open_session(Opening(session.disk.path, "r+", session.options, session.comm))
+        new = open_session(Opening(session.disk.path, "r+", session.options, session.comm))
         assert not new.defs.tree.findings, new.defs.tree.findings
         follow(old, new.defs.tree)
         for entry in {handle.ref._entry for handle in holders}:
