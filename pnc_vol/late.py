@@ -5,7 +5,9 @@ Knows: the names of modules. Does not know: what they do.
 Rules
 -----
 1. A module is loaded late if a serial program that opens, writes and reads plain files never needs it: each file that
-   is loaded takes time, and with ten thousand ranks a call to a metadata server. Modules of hot functions are not.
+   is loaded takes time, and with ten thousand ranks a call to a metadata server. What one function needs, or few, is
+   imported in these; `late` is for a module that many functions of another one need. Modules of hot functions are not
+   loaded late.
 2. Type checkers and the tests of the layers see an ordinary import beside it, which is for them alone::
 
        if TYPE_CHECKING:
@@ -13,7 +15,7 @@ Rules
        else:
            existing = late("pnc_vol.disk.existing")
 
-3. A file of several ranks is opened with all of them that it may need (`load`, `pnc_vol.file.joining`): a rank that
+3. A file of several ranks is opened with all of them that it may need (`pnc_vol.file.opening`): a rank that
    cannot load a module, since it has no descriptor or no memory left, would otherwise fail alone between two calls in
    which ranks meet.
 """

@@ -22,7 +22,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # The limits are what has been reached: they are lowered with the tree, and not raised.
 LONGEST_FUNCTION = 66
-LATE_IMPORTS = 101
+LATE_IMPORTS = 98
 CYCLES_ACROSS_ROOMS = 0
 CYCLES = 0
 LARGE_CLASSES = 3  # the third is the record of an opening, a row of fields without methods that share them
@@ -31,9 +31,9 @@ FLUSH_CLIMBS = 0
 DEFINING_MOVES = 136
 POST_MOVES = 5
 READ_MOVES = 9
-OPENING_FILES = 56
-OPENING_MOVES = 141
-OPENING_CLIMBS = 3
+OPENING_FILES = 51
+OPENING_MOVES = 134
+OPENING_CLIMBS = 0
 
 # Rooms whose docstring does not name all their modules yet.
 WITHOUT_A_TABLE: set[str] = {"extents", "file/reads", "mapping"}

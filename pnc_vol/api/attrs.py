@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.api import scale_attrs
 from pnc_vol.api.dataset_plan import say_instead
 from pnc_vol.api.ids import AttributeID
 from pnc_vol.api.mappings import MutableMappingHDF5
 from pnc_vol.api.paths import text_of
 from pnc_vol.errors import ConversionError, NotFoundError, OperationError, ReadOnlyKeyError, printable
 from pnc_vol.format.limits import check_type
-from pnc_vol.late import late
 from pnc_vol.mapping.attribute_encoding import Attribute, encode_attribute, fitting, make_attribute
 from pnc_vol.mapping.attributes import PLAIN_TYPES, Attributes
 from pnc_vol.mapping.dtypes import Empty, check_string_dtype
@@ -31,11 +31,8 @@ from pnc_vol.mapping.encoding import from_fields
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import scale_attrs
     from pnc_vol.api.objects import HLObject
     from pnc_vol.file.open_file import OpenFile
-else:
-    scale_attrs = late("pnc_vol.api.scale_attrs")
 
 __all__ = ["AttributeManager", "check_attribute"]
 

@@ -33,12 +33,12 @@ from pnc_vol.mapping.dimensions import name_axes
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import linking, virtual
+    from pnc_vol.api import virtual
     from pnc_vol.api.group import Group
     from pnc_vol.file.open_file import OpenFile
 else:
-    # few programs give fill values for fields, or make something in other files
-    virtual, linking = late("pnc_vol.api.virtual"), late("pnc_vol.api.linking")
+    # few programs have data in other files
+    virtual = late("pnc_vol.api.virtual")
 
 __all__ = ["Creating", "also_outside"]
 
@@ -62,7 +62,9 @@ def also_outside(method: F) -> F:
         except paths.LeadsOutside as link:
             # without its traceback, whose frames would keep the other file open
             problem = link.with_traceback(None)
-        there = linking.group_outside(group.id, problem)
+        from pnc_vol.api.linking import group_outside
+
+        there = group_outside(group.id, problem)
         return getattr(there, method.__name__)(problem.rest, *args, **keywords)
 
     return making  # type: ignore[return-value]

@@ -34,12 +34,12 @@ from pnc_vol.mapping.dtypes import check_string_dtype
 from pnc_vol.mapping.tree import DatasetNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import dims as axes
-    from pnc_vol.api import views, virtual_data
+    from pnc_vol.api import views
+    from pnc_vol.api.dims import DimensionManager
     from pnc_vol.file.open_file import OpenFile
 else:
-    # few programs use scales, conversions, fields, or data that live elsewhere
-    axes, views, virtual_data = late("pnc_vol.api.dims"), late("pnc_vol.api.views"), late("pnc_vol.api.virtual_data")
+    # few programs use conversions or fields
+    views = late("pnc_vol.api.views")
 
 __all__ = ["Dataset", "dataset_of"]
 
@@ -80,7 +80,9 @@ class Dataset(Storage, Posting, metaclass=ABCMeta):
         if not isinstance(bind, DatasetID):
             raise ValueError(f"{bind} is not a DatasetID")
         if bind.node.away is not None and type(bind) is DatasetID:
-            bind = virtual_data.ElsewhereID(bind.handle, bind.node)
+            from pnc_vol.api.virtual_data import ElsewhereID
+
+            bind = ElsewhereID(bind.handle, bind.node)
         self._id = bind
 
     # ------------------------------------------------------------------------------------ what it is
@@ -128,9 +130,11 @@ class Dataset(Storage, Posting, metaclass=ABCMeta):
         return fill_of(self._node)
 
     @property
-    def dims(self) -> axes.DimensionManager:
+    def dims(self) -> DimensionManager:
         """The axes: labels and scales."""
-        return axes.DimensionManager(self)
+        from pnc_vol.api.dims import DimensionManager
+
+        return DimensionManager(self)
 
     @property
     def is_scale(self) -> bool:

@@ -26,7 +26,6 @@ from pnc_vol.api.module import get_config
 from pnc_vol.api.objects import stands_for
 from pnc_vol.errors import NotCDFError, printable
 from pnc_vol.file import report
-from pnc_vol.late import late
 from pnc_vol.mapping.dimensions import declare
 from pnc_vol.queue.request import Request
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from pnc_vol.api import hdf5_files
     from pnc_vol.system import System
 
     class FileOptions(TypedDict, total=False):
@@ -80,9 +78,6 @@ if TYPE_CHECKING:
         block_size: int
         fileobj: Any
 
-else:
-    # few programs open files that h5py has to read
-    hdf5_files = late("pnc_vol.api.hdf5_files")
 
 __all__ = ["File"]
 
@@ -98,7 +93,10 @@ class FileClass(ABCMeta):
             try:
                 return super().__call__(*args, **keywords)
             except NotCDFError:
-                found = hdf5_files.instead(cls, args, keywords)
+                # few programs open files that h5py has to read
+                from pnc_vol.api.hdf5_files import instead
+
+                found = instead(cls, args, keywords)
                 if found is None:
                     raise
                 return found
@@ -349,7 +347,9 @@ class File(Group, metaclass=FileClass):
         Its attribute ``sources`` says what set each one: ``"default"``, ``"hints="``, ``"info"``, an environment
         variable, a keyword argument, or a line of a hint file.
         """
-        return _opening().hints.hints_in_force(self._id.check())  # type: ignore[no-any-return]
+        from pnc_vol.api.hints import hints_in_force
+
+        return hints_in_force(self._id.check())
 
     # ------------------------------------------------------------------------------------- requests
 

@@ -28,11 +28,10 @@ from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import copying, hdf5_files, linking
+    from pnc_vol.api import linking
 else:
-    # few programs make or follow links, copy objects, or mix them with h5py's
-    copying, linking = late("pnc_vol.api.copying"), late("pnc_vol.api.linking")
-    hdf5_files = late("pnc_vol.api.hdf5_files")
+    # few programs make or follow links
+    linking = late("pnc_vol.api.linking")
 
 __all__ = ["Group"]
 
@@ -208,7 +207,9 @@ class Group(Creating, Visiting):
         with session.lock:
             session.check_open()
             if type(obj).__module__.startswith("h5py."):
-                obj = hdf5_files.given(obj)
+                from pnc_vol.api.hdf5_files import given
+
+                obj = given(obj)
             if HLObject in type(obj).__mro__ or isinstance(obj, (SoftLink, ExternalLink, np.dtype)):
                 self._set_link(name, obj)
                 return
@@ -392,8 +393,10 @@ class Group(Creating, Visiting):
         ...     f["run2/t"][:].tolist()
         [1.0, 2.0]
         """
-        how = copying.How(shallow, expand_soft, expand_external, expand_refs, not without_attrs)
-        copying.copy_into(self, source, dest, name, how)
+        from pnc_vol.api.copying import How, copy_into
+
+        how = How(shallow, expand_soft, expand_external, expand_refs, not without_attrs)
+        copy_into(self, source, dest, name, how)
 
     def __repr__(self) -> str:
         if not self:

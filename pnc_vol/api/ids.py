@@ -26,12 +26,11 @@ from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
     from pnc_vol.api import storage_info
-    from pnc_vol.file import refreshing
     from pnc_vol.file.open_file import OpenFile
     from pnc_vol.file.registry import SessionRef
 else:
-    # few programs ask for HDF5's view of a dataset, or for what other programs change
-    storage_info, refreshing = late("pnc_vol.api.storage_info"), late("pnc_vol.file.refreshing")
+    # few programs ask for HDF5's view of a dataset
+    storage_info = late("pnc_vol.api.storage_info")
 
 __all__ = ["AttributeID", "DatasetID", "FileID", "Given", "GroupID", "Handle", "ObjectID", "TypeID", "attached"]
 
@@ -426,10 +425,12 @@ class DatasetID(ObjectID):
 
     def refresh(self) -> None:
         """Read again what another process may have changed; see `Dataset.refresh`."""
+        from pnc_vol.file.refreshing import refresh
+
         session = self.check()
         with session.lock:
             session.check_open()
-            refreshing.refresh(session)
+            refresh(session)
         self.check()
 
     def check(self) -> OpenFile:

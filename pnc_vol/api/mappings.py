@@ -6,15 +6,9 @@ Knows: Python's mapping protocol, h5py's reprs, nodes of the tree. Does not know
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pnc_vol.late import late
 from pnc_vol.mapping.tree import GroupNode, Node
-
-if TYPE_CHECKING:
-    from pnc_vol.api import display
-else:
-    display = late("pnc_vol.api.display")
 
 __all__ = ["ItemsViewHDF5", "KeysViewHDF5", "MappingHDF5", "MutableMappingHDF5", "ValuesViewHDF5"]
 
@@ -156,8 +150,10 @@ class Visiting:
         └── depth  (2) float64
             └── @units = 'm'
         """
+        from pnc_vol.api.display import tree_of
+
         self._id.check()
-        return display.tree_of(self, attributes=attributes)
+        return tree_of(self, attributes=attributes)
 
     def _ipython_key_completions_(self) -> list[str]:
         """Return the names of the members, then the paths of what is further below."""

@@ -23,19 +23,14 @@ import numpy as np
 from pnc_vol.api import paths
 from pnc_vol.api.ids import DatasetID, GroupID, Handle, ObjectID, TypeID
 from pnc_vol.errors import DefinitionError, printable
-from pnc_vol.late import late
 from pnc_vol.mapping.dtypes import Reference
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
 
 if TYPE_CHECKING:
-    from pnc_vol.api import display, regions
     from pnc_vol.api.attrs import AttributeManager
     from pnc_vol.api.file import File
     from pnc_vol.api.group import Group
-else:
-    # few programs make references, or are notebooks
-    regions = late("pnc_vol.api.regions")
-    display = late("pnc_vol.api.display")
+    from pnc_vol.api.regions import RegionProxy
 
 __all__ = ["Datatype", "ExternalLink", "HLObject", "HardLink", "SoftLink", "class_of", "stands_for", "wrap"]
 
@@ -165,10 +160,12 @@ class HLObject(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered
         return Reference(node.path, node)
 
     @property
-    def regionref(self) -> regions.RegionProxy:
+    def regionref(self) -> RegionProxy:
         """Makes references to elements of a dataset: ``ds.regionref[2:4]``."""
+        from pnc_vol.api.regions import RegionProxy
+
         self._id.check()
-        return regions.RegionProxy(self)
+        return RegionProxy(self)
 
     def __eq__(self, other: object) -> bool:
         if hasattr(other, "id"):
@@ -182,7 +179,9 @@ class HLObject(metaclass=ABCMeta):  # noqa: B024 (h5py's own class is registered
         return self._id.valid
 
     def _repr_html_(self) -> str:
-        return display.html_of(self)
+        from pnc_vol.api.display import html_of
+
+        return html_of(self)
 
 
 class Datatype(HLObject, metaclass=ABCMeta):

@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pnc_vol.errors import (
     BlockedPathError,
@@ -21,14 +21,7 @@ from pnc_vol.errors import (
     NotFoundError,
     NotYetError,
 )
-from pnc_vol.late import late
 from pnc_vol.mapping.tree import DatasetNode, GroupNode
-
-if TYPE_CHECKING:
-    from pnc_vol.mapping import links
-else:
-    # most files have no links
-    links = late("pnc_vol.mapping.links")
 
 __all__ = ["LeadsOutside", "Outside", "Slot", "asked", "components", "find", "link_of", "lookup", "slot", "text_of"]
 
@@ -156,6 +149,9 @@ def _walked(group: GroupNode, text: str, steps: int = 0) -> tuple[Any, Any, str]
         inside = isinstance(node, GroupNode)
         child = node.children.get(part) if inside else None
         if child is None and inside and node.links:
+            # most files have none
+            from pnc_vol.mapping import links
+
             child = node.links.get(part)
             if isinstance(child, links.Soft):
                 path = "/".join((child.path, *parts[at + 1 :]))

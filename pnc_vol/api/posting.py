@@ -20,12 +20,9 @@ from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
 
 if TYPE_CHECKING:
-    from pnc_vol.api import regions
-    from pnc_vol.extents import decomposition, selection
+    from pnc_vol.extents import decomposition
     from pnc_vol.extents.model import Selection
 else:
-    # most programs write and read by simple indices, for which there are short ways
-    regions, selection = late("pnc_vol.api.regions"), late("pnc_vol.extents.selection")
     decomposition = late("pnc_vol.extents.decomposition")
 
 __all__ = ["Posting", "check_scalar", "source", "target"]
@@ -71,10 +68,15 @@ def target(shape: Shape | None, args: Any) -> Selection:
 
 def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
     """Do as `select` does, with the rarer kinds of index of h5py; text among them raises `for_text`."""
+    # most programs write and read by simple indices, for which there are short ways
+    from pnc_vol.extents import selection
+
     try:
         return selection.select(shape, args)
     except SelectionTypeError:
-        found = regions.other_selection(shape, args)
+        from pnc_vol.api.regions import other_selection
+
+        found = other_selection(shape, args)
         if found is not None:
             return found
         if has_text(args):
