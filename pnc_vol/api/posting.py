@@ -69,10 +69,10 @@ def target(shape: Shape | None, args: Any) -> Selection:
 def _selected(shape: Shape, args: Any, for_text: Exception) -> Selection:
     """Do as `select` does, with the rarer kinds of index of h5py; text among them raises `for_text`."""
     # most programs write and read by simple indices, for which there are short ways
-    from pnc_vol.extents import selection
+    from pnc_vol.extents.selection import select
 
     try:
-        return selection.select(shape, args)
+        return select(shape, args)
     except SelectionTypeError:
         from pnc_vol.api.regions import other_selection
 
