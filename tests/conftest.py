@@ -125,7 +125,7 @@ def logs(tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.fixture
 def server(tmp_path: pathlib.Path) -> Iterator[Any]:
     """The files of the test's folder on the loopback address, by ranges."""
-    from pnc_vol.bench.range_server import serving
+    from range_server import serving
 
     with serving(tmp_path) as running:
         yield running

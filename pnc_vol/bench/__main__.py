@@ -1,7 +1,6 @@
 """``python -m pnc_vol.bench NAME`` runs one benchmark and prints its results.
 
-Knows: the benchmarks by name: each is a function of that name, which is given a `Job`; its module may have
-``arguments``. A benchmark of many ranks starts ``mpiexec`` itself unless it was started by it.
+Knows: the benchmarks by name. One of many ranks starts ``mpiexec`` itself unless it was started by it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import importlib
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import warnings
@@ -26,33 +24,23 @@ from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_whole
 from pnc_vol.testing.mpi import find_mpiexec, flavour
 
-SERIAL = {
-    "io": ("io", "one large variable, rows, random small pieces, many variables"),
-    "reads": ("io", "columns, strides, lists, masks, blocks; record variables"),
-    "posts": ("posts", "small writes of each kind, iput; recovery of the log of a killed job"),
-    "burst": ("posts", "posting to a burst-buffer log on tmpfs and on disk, and flushing it"),
-    "small": ("small", "the life of a small file, a script of one dataset, a flush in each step"),
-    "records": ("small", "20 record variables that grow together, with a flush at each record and at every 50th"),
-    "objects": ("small", "10,000 and 100,000 variables with 3 attributes"),
-    "conversion": ("io", "a netCDF-4 and an HDF5 file to CDF-5, beside nccopy and h5repack"),
-    "remote": ("remote", "columns behind a web server that is 50 ms away; two threads that read one file"),
-}
-RANKS = {
-    "coll_perf": "a 3-D array in blocks, as ROMIO's and E10's coll_perf",
-    "ior": "segments, blocks and transfers, as IOR",
-    "flash": "checkpoint and two plotfiles of an adaptive mesh, as FLASH-IO",
-    "e3sm": "climate variables on unstructured decompositions, as E3SM-IO",
-    "create": "objects created by each rank for itself, as indep_data_obj_create",
-}
+NAMES = (
+    *("io", "reads", "posts", "burst", "small", "records", "objects", "conversion"),
+    *("coll_perf", "ior", "flash", "e3sm", "create"),
+)
+"""Modules with a function ``main``; those of many ranks have ``arguments``, too."""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     top = argparse.ArgumentParser(prog="python -m pnc_vol.bench", description=__doc__)
     kinds = top.add_subparsers(dest="name", required=True, metavar="NAME")
-    for name, about in {**{name: about for name, (_, about) in SERIAL.items()}, **RANKS}.items():
+    for name in NAMES:
+        module = importlib.import_module(f"pnc_vol.bench.{name}")
+        about = str(module.__doc__).partition("\n")[0].partition("`` ")[2]
         # IOR has options of one letter that others use for help and for hosts
         one = kinds.add_parser(name, help=about, description=about, conflict_handler="resolve")
+        one.set_defaults(module=module, on_ranks=hasattr(module, "arguments"))
         one.add_argument("--quick", action="store_true", help="3 rounds; without what takes minutes, and peak memory")
         one.add_argument("--rounds", type=int, help="5 by default")
         one.add_argument("--scale", type=float, default=1.0, help="fraction of the real size (1)")
@@ -63,11 +51,11 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--plot", metavar="FILE.png", help="draw a picture, too")
         one.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure peak memory")
         one.add_argument("--memory-of", help=argparse.SUPPRESS)  # a work and a peer, for the process that measures it
-        if name in RANKS:
+        if hasattr(module, "arguments"):
             one.add_argument("-n", "--ranks", type=int, default=4, help="ranks to start (4), unless mpiexec did")
             one.add_argument("--hints", type=parse_hints, default={}, help="hints for pnc_vol: key=value;key=value")
             one.add_argument("--hints-file", help="file with one hint per line, as for ROMIO; --hints takes precedence")
-            importlib.import_module(f"pnc_vol.bench.{name}").arguments(one)
+            module.arguments(one)
     return top
 
 
@@ -77,18 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(given)
     options.rounds = options.rounds or (3 if options.quick else 5)
     options.memory = options.memory and not options.quick
-    if options.name in RANKS and not launched():
-        return _start(options, given)
+    if options.on_ranks and not launched():
+        return _start(options.ranks, given)
     comm: Any = None
-    if options.name in RANKS:
+    if options.on_ranks:
         # the process that starts the ranks must not start MPI itself
         from mpi4py import MPI
 
         comm = MPI.COMM_WORLD
-
         if options.hints_file:
             options.hints = hints_of(options.hints_file) | options.hints
-    module = importlib.import_module(f"pnc_vol.bench.{SERIAL.get(options.name, (options.name,))[0]}")
     job = Job(options, options.dir, comm)
     # what peers warn about (open memory maps, types) says nothing about their speed
     with warnings.catch_warnings(), job.folder() as job.home:
@@ -96,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # load what pnc_vol loads with its first file: the modules of other libraries are loaded by now, too
         with pnc_vol.File("warm up", "w", driver="memory") as f:
             f["x"] = [1]
-        getattr(module, options.name)(job)
+        options.module.main(job)
     first = comm is None or comm.rank == 0
     if first and not options.memory_of:
         _show(job, [] if comm is None else [f"{comm.size} ranks"])
@@ -109,18 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _start(options: argparse.Namespace, given: list[str]) -> int:
+def _start(ranks: int, given: Sequence[str]) -> int:
     """Run the benchmark on ranks; its exit status."""
     mpiexec = find_mpiexec()
     if mpiexec is None:
         raise SystemExit('mpiexec is not installed (pip install "pnc-vol[mpi]")')
-    launcher = [mpiexec, "-n", str(options.ranks), *(["--oversubscribe"] if flavour(mpiexec) == "openmpi" else [])]
+    launcher = [mpiexec, "-n", str(ranks), *(["--oversubscribe"] if flavour(mpiexec) == "openmpi" else [])]
     command = [*launcher, sys.executable, "-m", "mpi4py", "-m", "pnc_vol.bench", *given]
-    status = subprocess.run(command, check=False).returncode
-    if options.name == "e3sm" and not status and not options.json:
-        for line in importlib.import_module("pnc_vol.bench.e3sm").c_program(options, launcher):
-            print(line)
-    return status
+    return subprocess.run(command, check=False).returncode
 
 
 def hints_of(path: str) -> dict[str, str]:
@@ -139,9 +121,9 @@ def _show(job: Job, lines: list[str]) -> None:
     o, lines = job.options, [*lines, *job.lines]
     results = [result for result in job.results if o.only in result.work]
     for result in results if lines else ():
-        spent = result.seconds.get(US)
-        if spent and result.nbytes:
-            rates = [result.nbytes / 2**20 / seconds for seconds in (statistics.median(spent), min(spent))]
+        median = result.median(US)
+        if median and result.nbytes:
+            rates = [result.nbytes / 2**20 / seconds for seconds in (median, min(result.seconds[US]))]
             lines.append(f"{result.work}: {rates[0]:.2f} MiB/s, at best {rates[1]:.2f} ({US})")
     if o.plot:
         plot(results, o.plot, f"{o.name}: pnc_vol and its peers")

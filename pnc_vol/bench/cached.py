@@ -23,13 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 import pnc_vol
-from pnc_vol.bench.measure import US, Job, Stopwatch, check, wait_asleep
+from pnc_vol.bench.measure import US, Job, Stopwatch, read_back, wait_asleep
 from pnc_vol.bench.peers import PncVol, Spec, nbytes_of, peer_of
 from pnc_vol.system import REAL, is_folder
 from pnc_vol.system.full_io import write_whole
 from pnc_vol.testing.faults import ThrottledSystem
-
-__all__ = ["arguments", "run"]
 
 Part = tuple[str, tuple[int, ...], npt.NDArray[Any]]
 
@@ -43,11 +41,10 @@ BARS = {
 """What a run has to meet, as a ratio at most."""
 
 
-def arguments(one: argparse.ArgumentParser) -> None:
-    """Add the options of the cycles, those two without which a program has them already."""
-    if not any(action.dest == "cycles" for action in one._actions):
-        one.add_argument("--cycles", type=int, default=0, help="with --cache: files, one after another (8)")
-        one.add_argument("--delay", type=float, default=0.0, help="with --cache: seconds of computing after each file")
+def arguments(one: argparse.ArgumentParser, *letters: str) -> None:
+    """Add the options of the cycles, of which two have letters in coll_perf."""
+    one.add_argument(*letters[:1], "--cycles", type=int, default=0, help="files, one after another (8 with --cache)")
+    one.add_argument(*letters[1:], "--delay", type=float, default=0.0, help="seconds of computing after each file")
     one.add_argument("--cache", metavar="DIR", help="measure the node-local cache, with its files in this directory")
     one.add_argument("--bandwidth", type=float, default=200.0, help="MiB/s of the emulated file system; 0: none (200)")
     one.add_argument("--latency", type=float, default=1e-3, help="seconds of a call to it (0.001)")
@@ -92,13 +89,11 @@ def run(job: Job, specs: Mapping[str, Spec], parts: Sequence[Part]) -> None:
 
 def _peers(job: Job, fast: str) -> dict[str, Any]:
     """Return peers by name; for one that cannot be had, the reason."""
-    o, slow, emulated = job.options, job.home, {}
-    guards = os.path.join(fast, "guards.json")
+    o, emulated = job.options, {}
+    guards, slow = os.path.join(fast, "guards.json"), os.path.join(fast, "global") if o.bandwidth else job.home
     if job.comm.rank == 0:
         write_whole(REAL, guards, b'{"Guardnames": "cycle_"}')
-    if o.bandwidth:
-        slow = os.path.join(fast, "global")
-        if job.comm.rank == 0:
+        if o.bandwidth:
             REAL.mkdir(slow)
     wait_asleep(job.comm)
     if o.bandwidth:
@@ -152,14 +147,7 @@ def _cycles(job: Job, peer: Any, specs: Mapping[str, Spec], parts: Sequence[Part
         if peer.name != NONE:
             reader = peer_of("pnc_vol", comm=job.comm)
             reader.path = peer.path
-            reader.open()
-            found = [np.empty_like(values) for _, _, values in parts]
-            for (name, at, _), out in zip(parts, found, strict=True):
-                reader.move("read", name, at, out)
-            reader.flush()
-            reader.close()
-            for (name, _, values), out in zip(parts, found, strict=True):
-                check(f"{peer.path}, {name}", out, values)
+            read_back(reader, parts)
         wait_asleep(job.comm)
     counts = [session.statistics()["driver"] for session in sessions]
     whats = ("sync", "non_hidden_sync", "waiting")

@@ -31,9 +31,8 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--romio", action="store_true", help=about)
     one.add_argument("--grid", type=int, nargs=3, help="ranks along each axis (as MPI_Dims_create has it)")
     one.add_argument("--dtype", default="i4", help="type of an element (i4)")
-    one.add_argument("-i", "--cycles", type=int, default=0, help="as E10: number of files, one after another")
-    one.add_argument("-d", "--delay", type=float, default=0.0, help="as E10: seconds of computing between files")
-    cached.arguments(one)
+    # as E10's
+    cached.arguments(one, "-i", "-d")
 
 
 class _RankBlock:
@@ -60,7 +59,7 @@ class _RankBlock:
         self.nbytes = int(np.prod(self.shape)) * self.values.itemsize
 
 
-def coll_perf(job: Job) -> None:
+def main(job: Job) -> None:
     """Write and read with every peer; the phases of ROMIO or of E10."""
     block, o = _RankBlock(job), job.options
     if o.cache:

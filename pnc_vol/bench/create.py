@@ -29,7 +29,7 @@ def arguments(one: argparse.ArgumentParser) -> None:
     one.add_argument("--own-dims", action="store_true", help="named dimensions for each variable, as in the original")
 
 
-def create(job: Job) -> None:
+def main(job: Job) -> None:
     """Define the variables of all ranks with every peer, in steps."""
     o, comm = job.options, job.comm
     count = max(comm.size, round(o.variables * o.scale))

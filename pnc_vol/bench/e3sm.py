@@ -8,8 +8,7 @@ made up. Layouts are compared with -x: the canonical one, and blobs (one subfile
 letters are the C program's.
 
 Knows: each rank's part of the maps, its arrays in memory, the order of the steps. Does not know: which variables there
-are (`e3sm_cases.py`), how a library writes (`peers.py`). The C program is started by the process that starts the ranks,
-not by a rank: what waits for it would take the processors from it.
+are (`e3sm_cases.py`), how a library writes (`peers.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +16,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import re
-import shutil
-import statistics
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -36,9 +31,7 @@ from pnc_vol.convert.map_files import Map, dealt, in_rows, read_maps
 from pnc_vol.extents.model import Runs
 from pnc_vol.file.file_sets import is_set
 from pnc_vol.ranks.mpi_comm import over
-from pnc_vol.system import REAL, exists, temporary_directory
-
-__all__ = ["arguments", "c_program", "e3sm"]
+from pnc_vol.system import REAL, exists
 
 Array = npt.NDArray[Any]
 
@@ -171,14 +164,18 @@ class _Setup:
             found[v.name] = Spec(self.shape(file, v), v.dtype, v.dims, attrs, fill, file.is_record(v), owned)
         return found
 
-    def buffers(self, value: int) -> dict[tuple[str, str], Array]:
-        """Return an array of `value` for each variable that has a map; numbers are double or int, as in C."""
-        return {
-            (file.name, v.name): np.full(self.parts[v.number - 1].cells, value, np.promote_types(v.dtype, "i4"))
-            for file in self.files
-            for v in file.variables
-            if v.number
-        }
+    def buffers(self, file: CaseFile, value: int, flush_every: int) -> dict[str, Array]:
+        """Return an array of `value` for each variable that has a map; numbers are double or int, as in C.
+
+        A row for each record that is posted before a flush: PnetCDF changes the byte order of what was posted in place.
+        """
+        records, found = self.records_of(file), {}
+        for v in file.variables:
+            if v.number:
+                rows = 1 if not file.is_record(v) else min(flush_every, records) if flush_every > 0 else records
+                shape = rows, self.parts[v.number - 1].cells
+                found[v.name] = np.full(shape, value, np.promote_types(v.dtype, "i4"))
+        return found
 
 
 def _peers(job: Job) -> dict[str, Any]:
@@ -202,7 +199,7 @@ def _peers(job: Job) -> dict[str, Any]:
     return found | {"os.pwrite": "a call for each of millions of runs"}
 
 
-def e3sm(job: Job) -> None:
+def main(job: Job) -> None:
     """Time from open to close, in total and by step, for every peer."""
     o = job.options
     setup = _Setup(job)
@@ -247,9 +244,9 @@ def _remove(job: Job, paths: Sequence[str]) -> None:
 def _access(how: str, o: Any, setup: _Setup, peer: Any, paths: Sequence[str], watch: Stopwatch) -> None:
     """Write fixed variables, then records, with a flush every so many; or read what this rank wrote, and compare it."""
     reads, prefix = how == "read", "read, " if how == "read" else ""
-    values = setup.buffers(-1 if reads else setup.rank)
+    values = [setup.buffers(file, -1 if reads else setup.rank, o.flush_every) for file in setup.files]
     with watch(f"{prefix}open to close"):
-        for file, peer.path in zip(setup.files, paths, strict=True):
+        for file, peer.path, buffers in zip(setup.files, paths, values, strict=True):
             with watch.part(f"{prefix}pre"):
                 for part in setup.parts:
                     part.prepare(blobs="layout" in peer.options)
@@ -266,18 +263,19 @@ def _access(how: str, o: Any, setup: _Setup, peer: Any, paths: Sequence[str], wa
             records = setup.records_of(file)
             for record in (None, *range(records)):
                 with watch.part(f"{prefix}post"):
-                    _post(how, setup, peer, file, record, values)
+                    _post(how, setup, peer, file, record, buffers)
                 if record is not None and (record + 1 == records or (record + 1) % o.flush_every == 0 < o.flush_every):
                     with watch.part(f"{prefix}flush"):
                         peer.flush()
             with watch.part(f"{prefix}close"):
                 peer.close()
-    for (file_name, name), found in values.items():
-        if not bool((found == setup.rank).all()):
-            raise AssertionError(f"{file_name}: rank {setup.rank} does not read of {name} what it wrote")
+    for file, buffers in zip(setup.files, values, strict=True):
+        for name, found in buffers.items():
+            if not bool((found == setup.rank).all()):
+                raise AssertionError(f"{file.name}: rank {setup.rank} does not read of {name} what it wrote")
 
 
-def _post(how: str, setup: _Setup, peer: Any, file: CaseFile, record: int | None, values: Any) -> None:
+def _post(how: str, setup: _Setup, peer: Any, file: CaseFile, record: int | None, buffers: Any) -> None:
     """Post all variables of a record, or (None) those without records; what has no map is written by rank 0."""
     if record is not None and how == "write":
         peer.begin_record(record)
@@ -285,7 +283,8 @@ def _post(how: str, setup: _Setup, peer: Any, file: CaseFile, record: int | None
         if file.is_record(v) != (record is not None):
             continue
         if v.number:
-            peer.runs(how, v.name, *setup.parts[v.number - 1].places(record), values[file.name, v.name])
+            rows = buffers[v.name]
+            peer.runs(how, v.name, *setup.parts[v.number - 1].places(record), rows[(record or 0) % len(rows)])
         elif setup.rank == 0 and how == "write":
             shape = setup.shape(file, v)
             shape = shape if record is None else (1, *shape[1:])
@@ -352,39 +351,3 @@ def _look(setup: _Setup, base: str, watch: Stopwatch) -> None:
             pnc_vol.replay(base, output=f"{base}.whole")
         elif setup.rank == 0:
             copy_file(base, f"{base}.whole")
-
-
-# ------------------------------------------------------------------------------------------------ the C program
-
-PROGRAM = "e3sm_io"
-_TIME = re.compile(r"^end-to-end time +min/max = +[\d.]+ / +([\d.]+)", re.MULTILINE)
-
-
-def c_program(o: argparse.Namespace, launcher: Sequence[str]) -> Iterator[str]:
-    """Run the C program as often as the benchmark ran, and yield a line with its time from open to close for each
-    layout; none where the program is not installed, or is given maps that it cannot have.
-
-    Parameters
-    ----------
-    o : options of the benchmark
-    launcher : sequence of str, the command that starts a program on all ranks, of the MPI that both use.
-    """
-    program, maps = shutil.which(PROGRAM), o.data / f"map_{o.case.lower()}_case_16p.nc"
-    if program is None or o.synthetic or not exists(REAL, maps):
-        return
-    letters = [letter for letter, given in (("-j", o.floats), ("-u", o.fill)) if given]
-    numbers = ["-f", o.file, "-r", o.records, "-y", o.flush_every, "-e", 1]
-    for layout in [one for one in ("canonical", "blob") if one in o.layouts]:
-        found = []
-        for _ in range(o.rounds):
-            with temporary_directory(o.dir) as folder:
-                command = [*launcher, program, "-a", "pnetcdf", "-x", layout, *letters, *map(str, numbers)]
-                command += ["-o", f"{folder}/out", str(maps)]
-                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-            # of all files, by the slowest rank
-            spent = [float(most) for most in _TIME.findall(done.stdout)]
-            if done.returncode or not spent:
-                raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-400:]}{done.stderr[-400:]}")
-            found.append(sum(spent))
-        middle = statistics.median(found)
-        yield f"{PROGRAM} -a pnetcdf -x {layout}: open to close {middle:.3f} s ({min(found):.3f}-{max(found):.3f})"

@@ -27,8 +27,6 @@ from pnc_vol.extents.model import Runs
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_whole
 
-__all__ = ["CaseFile", "Dealt", "Variable", "counted", "dealt_out", "files_of", "invented", "listed"]
-
 FILES = {"F": ("f_h0", "f_h1"), "G": ("g_hist",), "I": ("i_h0", "i_h1")}
 ONE_RECORD = ("f_h0", "i_h1")
 TYPES = {"double": "f8", "float": "f4", "int": "i4", "char": "S1"}

@@ -20,10 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench import cached
-from pnc_vol.bench.measure import Job, Phases, Stopwatch, check
+from pnc_vol.bench.measure import Job, Phases, Stopwatch, read_back
 from pnc_vol.bench.peers import Spec, nbytes_of, on_ranks
-
-__all__ = ["BLOCKS", "LABELS", "arguments", "flash"]
 
 Array = npt.NDArray[Any]
 
@@ -94,7 +92,7 @@ class _Mesh:
         return {**texts, **{key: np.int32(n) for key, n in numbers.items()}, "time": np.float64(0.0)}
 
 
-def flash(job: Job) -> None:
+def main(job: Job) -> None:
     """Write the header and the unknowns of the three files, and close them, with every peer."""
     mesh, o = _Mesh(job), job.options
     specs = {kind: mesh.specs(kind) for kind in FILES}
@@ -127,22 +125,10 @@ def flash(job: Job) -> None:
                 with watch.part(f"{kind}, close"):
                     peer.close()
         for kind, peer.path in paths.items():
-            _verify(mesh, peer, kind, specs[kind])
+            if not peer.is_netcdf:
+                peer.define(specs[kind])
+            read_back(peer, mesh.contents(kind))
 
     job.turns(phases, peers, run)
     ways = f"{'blocking' if o.blocking else 'nonblocking'} writes, {'independent' if o.independent else 'collective'}"
     job.report(f"{ways}; {mesh.total} blocks of {mesh.n}^3 cells, {GUARD} guards, {len(LABELS)} variables")
-
-
-def _verify(mesh: _Mesh, peer: Any, kind: str, specs: dict[str, Spec]) -> None:
-    """Every rank reads its part back."""
-    if not peer.is_netcdf:
-        peer.define(specs)
-    peer.open()
-    parts = [(name, start, np.full(part.shape, -7, part.dtype), part) for name, start, part in mesh.contents(kind)]
-    for name, start, out, _ in parts:
-        peer.move("read", name, start, out)
-    peer.flush()
-    peer.close()
-    for name, _, out, part in parts:
-        check(f"{peer.path}, {name}", out, part)

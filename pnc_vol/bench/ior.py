@@ -109,7 +109,7 @@ class _Pattern:
                 peer.flush()
 
 
-def ior(job: Job) -> None:
+def main(job: Job) -> None:
     """Open, transfers and close of writing and of reading, for every peer."""
     o, pattern = job.options, _Pattern(job)
     if o.cache:

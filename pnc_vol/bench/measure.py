@@ -30,7 +30,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,8 +39,6 @@ import numpy.typing as npt
 
 from pnc_vol.drivers import block_copy
 from pnc_vol.system import REAL, temporary_directory
-
-__all__ = ["PATIENCE", "US", "Job", "Phases", "Result", "Stopwatch", "check", "copy_file", "kernel_text", "times"]
 
 Phases = Mapping[str, tuple[int | None, int | None]]
 """Of each phase, bytes of elements that it moves, and calls that a user makes; None where there is no such number."""
@@ -309,3 +307,16 @@ def check(what: str, found: Any, values: npt.NDArray[Any]) -> None:
     found = np.asarray(found)
     if found.size != values.size or not np.array_equal(found.reshape(values.shape), values):
         raise AssertionError(f"{what} does not hold what was written to it")
+
+
+def read_back(peer: Any, parts: Iterable[tuple[str, tuple[int, ...], npt.NDArray[Any]]]) -> None:
+    """Open a peer's file, read parts (variable, start, values) with one flush, and compare them with their values."""
+    parts = list(parts)
+    found = [np.full_like(values, -7) for _, _, values in parts]
+    peer.open()
+    for (name, start, _), out in zip(parts, found, strict=True):
+        peer.move("read", name, start, out)
+    peer.flush()
+    peer.close()
+    for (name, _, values), out in zip(parts, found, strict=True):
+        check(f"{peer.path}, {name}", out, values)

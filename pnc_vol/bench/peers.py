@@ -30,8 +30,6 @@ import numpy.typing as npt
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at, write_all
 
-__all__ = ["LIBRARIES", "Peer", "PncVol", "Spec", "installed", "load", "nbytes_of", "on_ranks", "peer_of"]
-
 Array = npt.NDArray[Any]
 Place = tuple[int, ...]
 _NONE: Mapping[str, Any] = {}
@@ -80,7 +78,7 @@ class Peer:
     module : the library.
     comm : mpi4py.MPI.Intracomm or None
     file, variables : what the library opened; its variables by name.
-    ways : the names of what else it can do: "post" and "request" in `each`, "runs", "into", "groups", "flush".
+    ways : the names of what else it can do: "post" and "request" in `each`, "runs", "into", "groups".
     """
 
     is_netcdf = True
@@ -250,7 +248,7 @@ class Peer:
 class H5py(Peer):
     """h5py, alone or over a parallel HDF5; there all ranks move data together, or (`collective`) each by itself."""
 
-    ways = frozenset({"into", "groups", "flush"})
+    ways = frozenset({"into", "groups"})
 
     def opened(self, mode: str) -> Any:
         # a file that is there has its layout
@@ -371,12 +369,11 @@ class PncVol(H5py):
 class PnetCDF(Peer):
     """PnetCDF-Python: requests are posted, one wait completes them."""
 
-    ways = frozenset({"post", "request", "runs", "into", "flush"})
+    ways = frozenset({"post", "request", "runs", "into"})
 
     def opened(self, mode: str) -> Any:
         # PnetCDF reads arrays when it waits, and swaps their bytes in place
         self._kept: list[Any] = []
-        self._lent: set[str] = set()
         self.filled: set[str] = set()
         made = {"format": "NC_64BIT_DATA", **self.how}
         return self.module.File(
@@ -429,10 +426,6 @@ class PnetCDF(Peer):
         from mpi4py import MPI
 
         values = np.ascontiguousarray(values).reshape(-1) if how == "write" else values.reshape(-1)
-        if how == "write" and name in self._lent:
-            # a second request of the same array before a wait
-            values = values.copy()
-        self._lent.add(name)
         counts = np.ascontiguousarray(counts)
         self._kept += [starts, counts, values]
         # without a type PnetCDF takes the bytes of numbers in memory for what the file holds
@@ -445,7 +438,6 @@ class PnetCDF(Peer):
     def flush(self, *, durable: bool = False) -> None:
         self.file.wait_all()
         self._kept.clear()
-        self._lent.clear()
         if durable:
             self.file.flush()
 
@@ -673,8 +665,6 @@ class MpiFilePeer(Raw):
 
 class Scipy(Peer):
     """scipy.io.netcdf_file, CDF-2: the file is held in memory, and written anew at each flush, or it is mapped."""
-
-    ways = frozenset({"flush"})
 
     def opened(self, mode: str) -> Any:
         mapped = self.name == "scipy mmap" and mode == "r"
