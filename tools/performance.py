@@ -34,33 +34,23 @@ PICTURES = {"io", "reads"}
 NO_PEERS = {US, "pnc_vol posix", "os.pwrite", "swapped os.pwrite", "queue in memory"}
 
 RUNS = {
-    "small": ["small"],
-    "records": ["records", "--quick", "--scale", "0.25"],
-    "posts": ["posts", "--quick", "--scale", "0.2"],
-    "io": ["io", "--quick", "--scale", "0.1"],
+    "small": "small",
+    "records": "records --quick --scale 0.25",
+    "posts": "posts --quick --scale 0.2",
+    "io": "io --quick --scale 0.1",
     # netCDF4 takes minutes for many variables
-    "memory": [
-        "io",
-        "--only",
-        "write",
-        "--rounds",
-        "1",
-        "--scale",
-        "0.1",
-        "--peers",
-        "pnc_vol,h5py,scipy,PnetCDF-Python",
-    ],
-    "reads": ["reads"],
-    "objects": ["objects", "--quick", "--scale", "0.1"],
-    "conversion": ["conversion", "--quick"],
-    "burst": ["burst"],
-    "coll_perf": ["coll_perf", "-n", "4"],
-    "flash": ["flash", "-n", "4"],
-    "e3sm-F-4": ["e3sm", "--case", "F", "-n", "4", "--quick"],
-    "e3sm-G-4": ["e3sm", "--case", "G", "-n", "4"],
-    "e3sm-I-4": ["e3sm", "--case", "I", "-n", "4", "--quick"],
-    "e3sm-F-16": ["e3sm", "--case", "F", "-n", "16", "--quick"],
-    "create": ["create", "-n", "4", "--quick", "--scale", "0.1"],
+    "memory": "io --only write --rounds 1 --scale 0.1 --peers pnc_vol,h5py,scipy,PnetCDF-Python",
+    "reads": "reads",
+    "objects": "objects --quick --scale 0.1",
+    "conversion": "conversion --quick",
+    "burst": "burst",
+    "coll_perf": "coll_perf -n 4",
+    "flash": "flash -n 4",
+    "e3sm-F-4": "e3sm --case F -n 4 --quick",
+    "e3sm-G-4": "e3sm --case G -n 4",
+    "e3sm-I-4": "e3sm --case I -n 4 --quick",
+    "e3sm-F-16": "e3sm --case F -n 16 --quick",
+    "create": "create -n 4 --quick --scale 0.1",
 }
 
 
@@ -140,7 +130,7 @@ def measure(folder: Path, names: list[str], *, loaded: bool) -> None:
     place.mkdir(parents=True, exist_ok=True)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     for name in names or RUNS:
-        command = [sys.executable, "-m", "pnc_vol.bench", *RUNS[name], "--json"]
+        command = [sys.executable, "-m", "pnc_vol.bench", *RUNS[name].split(), "--json"]
         print(" ".join(command[2:]), flush=True)
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
         (place / f"{name}.json").write_text(done.stdout)

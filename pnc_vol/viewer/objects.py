@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import h5py
@@ -98,8 +99,8 @@ def stored_type(dtype: np.dtype[Any]) -> Any:
         return h5py.h5t.py_create(h5py.ref_dtype if check_ref_dtype(dtype) else np.dtype("V1"), logical=True)
 
 
-class _AttributeType:
-    """What h5py shows of an attribute by its `AttrID`."""
+class _LowLevel:
+    """What h5grove asks the id of a dataset, or of an attribute."""
 
     def __init__(self, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> None:
         self.shape = shape
@@ -107,6 +108,9 @@ class _AttributeType:
 
     def get_type(self) -> Any:
         return stored_type(self._dtype)
+
+    def get_create_plist(self) -> Any:
+        return h5py.h5p.create(h5py.h5p.DATASET_CREATE)
 
 
 class _Attributes(Mapping[str, Any]):
@@ -130,28 +134,15 @@ class _Attributes(Mapping[str, Any]):
 
     def get_id(self, name: str) -> Any:
         found = self._obj.attrs.get_id(name)
-        return found if inspect_hdf5.is_hdf5(self._obj) else _AttributeType(found.shape, found.dtype)
+        return found if inspect_hdf5.is_hdf5(self._obj) else _LowLevel(found.shape, found.dtype)
 
 
 class _Texts(dict[str, Any]):
     """Attributes that are in no file: texts, and lists of texts."""
 
-    def get_id(self, name: str) -> _AttributeType:
+    def get_id(self, name: str) -> _LowLevel:
         value = self[name]
-        return _AttributeType(() if isinstance(value, str) else (len(value),), _STRING)
-
-
-class _Type:
-    """What h5grove asks the id of a dataset."""
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self._dtype = dtype
-
-    def get_type(self) -> Any:
-        return stored_type(self._dtype)
-
-    def get_create_plist(self) -> Any:
-        return h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        return _LowLevel(() if isinstance(value, str) else (len(value),), _STRING)
 
 
 class _Dataset:
@@ -172,7 +163,7 @@ class _Dataset:
         self.dtype = dtype
         self.attrs = attrs
         self.chunks = chunks
-        self.id = oid or _Type(dtype)
+        self.id = oid or _LowLevel(shape, dtype)
         self._read = read
 
     def __getitem__(self, selection: Any) -> Any:
@@ -207,22 +198,11 @@ class _Described(DatasetContent):  # type: ignore[misc]
         return rows[()]
 
 
-class _Datatype:
-    def __init__(self, obj: Any, attrs: _Attributes) -> None:
-        self.id = obj.id if inspect_hdf5.is_hdf5(obj) else stored_type(obj.dtype)
-        self.attrs = attrs
-
-
-class _Group:
-    def __init__(self, attrs: Mapping[str, Any]) -> None:
-        self.attrs = attrs
-
-
 class _Members(GroupContent):  # type: ignore[misc]
     """A group, with what its members are."""
 
     def __init__(self, path: str, attrs: Mapping[str, Any], members: Callable[[], list[EntityContent]]) -> None:
-        super().__init__(path, _Group(attrs), None)
+        super().__init__(path, SimpleNamespace(attrs=attrs), None)
         self._members = members
 
     def metadata(self, depth: int = 1) -> Any:
@@ -275,9 +255,9 @@ def _content(file: Any, path: str, obj: Any) -> EntityContent:
     kind = inspect_hdf5.kind_of_object(obj)
     if kind == "group":
         return _Members(path, attrs, lambda: [_member(file, hdf_path_join(path, name)) for name in obj])
-    if kind == "type":
-        return DatatypeContent(path, _Datatype(obj, attrs))
     own = obj.id if inspect_hdf5.is_hdf5(obj) else None
+    if kind == "type":
+        return DatatypeContent(path, SimpleNamespace(id=own or stored_type(obj.dtype), attrs=attrs))
     # h5grove asks the id of an object of h5py; there are types of HDF5 that numpy does not have
     has_dtype = own is None or isinstance(own.get_type(), h5py.h5t.TypeCompoundID)
     dtype = obj.dtype if has_dtype else _STRING
