@@ -48,8 +48,10 @@ class Cut:
         places."""
         offset, length, place = (column[self.first[i] : self.last[i]] for column in self.extents)
         inside, size = offset - self.begin[i], int(self.size[i])
+        # Extents are not cut at windows beforehand: the first and the last may reach into the windows beside this one.
         before, beyond = max(0, -int(inside[0])), max(0, int(inside[-1] + length[-1]) - size)
         if before or beyond:
+            # These two are views of the rank's extents, which the windows beside this one use as well.
             length, place = length.copy(), place.copy()
             inside[0] += before
             place[0] += before
@@ -111,6 +113,7 @@ class Domains:
         unit : int, bytes of a stripe.
         cyclic : bool, aggregators take the stripes in turn; only where a window has room for one.
         """
+        # Domains begin at multiples of a stripe: two aggregators that write to one stripe wait for its lock in turn.
         base = low // unit * unit
         stripes = -(-(high - base) // unit)
         most = -(-stripes // count)
@@ -134,10 +137,12 @@ class Domains:
         if not self.each:
             return self._cut_in_turn(extents)
         end = offset + length
+        # All cells between the first byte and the last; those without data are dropped at the end.
         cells = np.arange(self._cell(int(offset[0])), self._cell(int(end[-1]) - 1) + 1)
         domain, number = np.divmod(cells, self.windows)
         begin = self.base + domain * self.each + number * self.window
         size = np.minimum(self.window, self.each - number * self.window)
+        # Extents are sorted and disjoint, so those that reach into one cell are neighbours in the list.
         first, last = np.searchsorted(end, begin, side="right"), np.searchsorted(offset, begin + size, side="left")
         kept = last > first
         return Cut(extents, *(column[kept] for column in (cells, first, last, begin, size)))
@@ -155,7 +160,9 @@ class Domains:
         turn, domain = np.divmod(stripe, self.count)
         number, slot = np.divmod(turn, self.window // self.unit)
         cell = domain * self.windows + number
+        # Stripes of one domain lie apart in the file; stable, so that the pieces of a cell stay in ascending order.
         order = np.argsort(cell, kind="stable")
+        # In the memory of a window its stripes lie one behind another.
         inside = (slot - stripe) * self.unit + position
         found = Extents(inside[order], length[order], place[order])
         cell = cell[order]
@@ -194,5 +201,6 @@ def rounds_of_cells(touched: npt.NDArray[np.bool_]) -> tuple[int, npt.NDArray[np
     >>> rounds, number[0, 2], number[1, 2]
     (2, np.int32(1), np.int32(0))
     """
+    # The k-th window of a domain that any rank has data for has its turn in round k; the others take none.
     number = np.cumsum(touched, axis=1, dtype=np.int32)
     return int(number[:, -1].max(initial=0)), number - 1

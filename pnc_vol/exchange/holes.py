@@ -47,6 +47,7 @@ def weight(extents: Extents) -> int:
     (True, False)
     """
     found = 0
+    # In parts: the marks of millions of pieces at once would take as much memory as their list.
     for i in range(0, len(extents.offset), _AT_ONCE):
         offset, length = extents.offset[i : i + _AT_ONCE], extents.length[i : i + _AT_ONCE]
         found += int(_weights(offset, length).sum())
@@ -69,6 +70,7 @@ def _weights(at: Int64, length: Int64) -> UInt64:
 
 
 def _marks(at: Int64) -> UInt64:
+    # Odd factors and shifts spread each bit of a position over all 64; numpy drops what exceeds these.
     found: UInt64 = (at + 1).astype(np.uint64)
     found *= np.uint64(0x9E3779B97F4A7C15)
     found ^= found >> np.uint64(32)
@@ -116,9 +118,11 @@ class Granules:
     def add(self, cut: Cut) -> None:
         """Add what this rank gives."""
         inside, length, count = cut.every_piece()
+        # Positions as if all windows lay one behind another, in whole granules: `of` compares with marks of the same.
         start = inside + np.repeat(cut.cells, count) * (self._each * self._step)
         start, length, _ = cut_at(start, length, self._step)
         number = start // self._step
+        # The pieces of one granule are neighbours, as they come cell by cell in ascending order.
         heads = np.flatnonzero(np.diff(number, prepend=-1))
         if len(heads):
             self.sums[0, number[heads]] = np.add.reduceat(_weights(start, length), heads)
@@ -133,6 +137,7 @@ class Granules:
         edges = np.clip(np.arange(self._each + 1) * self._step, first, last)
         start, length = edges[:-1], np.diff(edges)
         given = self.sums[1, cell * self._each : (cell + 1) * self._each]
+        # A sum of 0: nobody gives anything for the granule, so it is neither read nor written.
         touched = (given != 0) & (length > 0)
         left = touched & (given != _weights(start + cell * self._each * self._step, length))
         return self._these(part, start, length, left), self._these(part, start, length, touched)

@@ -187,6 +187,8 @@ class NodeParcels(ABC):
         self.excess, most = divmod(int(self._need[1, 0]), _EXCESS)
         if self.excess:
             return False
+        # The largest need of any node, on all: memory that is kept is then large enough, or too small, on all of them.
+        # One half has the parcels of this round, the other one those of the next.
         self._half = -(-most // 8) * 8
         found = shared(2 * self._half)
         if found is not None:
@@ -195,11 +197,13 @@ class NodeParcels(ABC):
 
     def release(self) -> None:
         """Give the memory for the parcels back."""
+        # A view of no bytes would keep the shared memory mapped.
         self._parcels = self._parcels[:0].copy()
 
     def _add_up(self, allowed: int) -> None:
         need = int(self._firsts[:, len(self._row) :].sum(axis=0).max())
         times = excess_of(need, allowed)
+        # One number of each node, of which the largest counts: its need, or an excess, which outweighs every need.
         self._need[0] = need if times <= 1 else times * _EXCESS
 
     def _where(self) -> Int64:
@@ -219,6 +223,7 @@ class NodeParcels(ABC):
 
     def _next_table(self, k: int) -> Int64:
         """Let the ranks of the node tell each other what they have in the round after `k`, or that they failed."""
+        # Two tables in turn, as that of round `k` is in use until its end.
         coming: Int64 = self._tables[k % 2]
         self._tell(k + 1, self._row)
         self.levels.table(PIECES, self._row, coming)
@@ -238,6 +243,7 @@ class NodeParcels(ABC):
         window : uint8[...] or None, this rank's.
         meanwhile : callable, is called when all ranks of the node are there, before anything is sent.
         """
+        # Exchanging the table shows that all ranks of the node have put their parcels into its memory.
         coming = self._next_table(k)
         meanwhile()
         if self.levels.writers is not None:
@@ -259,6 +265,7 @@ class NodeParcels(ABC):
                 size = 0
                 for part in sizes_in(memory[first:end]):
                     more = answer_size(memory[last : last + part]) if answers else 0
+                    # Cut between parcels; each fits into a message with its answer.
                     if last > first and last + part - first + size + more > LARGEST:
                         yield rank, memory[first:last], memory[into : into + size]
                         first, into, size = last, into + size, 0

@@ -97,8 +97,10 @@ def parcels_of(inside: Int64, length: Int64, place: Int64) -> list[Parcel]:
     (2, 0, 64)
     """
     n = len(length)
+    # Mostly what a rank has for one window is one parcel.
     if int(length.sum()) + _MOST_OF_A_PIECE * n <= _DATA:
         return [_parcel(inside, length, place)]
+    # Pieces of half a parcel at most: so no parcel but the last is less than half full.
     if int(length.max()) > _DATA // 2:
         cuts = -(-length // (_DATA // 2))
         owner = np.repeat(np.arange(n), cuts)
@@ -152,12 +154,14 @@ def sizes_of(inside: Int64, length: Int64, count: Int64) -> Int64:
     begin = before(count)
     gaps = np.zeros(len(inside), np.int64)
     np.subtract(inside[1:], inside[:-1] + length[:-1], out=gaps[1:])
+    # The difference to the last piece of another cell is no gap.
     gaps[begin] = 0
     data, longest = np.add.reduceat(length, begin), np.maximum.reduceat(length, begin)
     same = longest == np.minimum.reduceat(length, begin)
     widths = _widths(np.maximum.reduceat(gaps, begin)) + np.where(same, 0, _widths(longest))
     index = _HEAD + count * widths
     sizes = -(-np.stack((index + data, index, data), axis=1) // 8) * 8
+    # Few cells need several parcels; these are made, as their number depends on where the pieces are cut.
     for i in np.flatnonzero(data + _MOST_OF_A_PIECE * count > _DATA).tolist():
         part = slice(int(begin[i]), int(begin[i] + count[i]))
         parcels = parcels_of(inside[part], length[part], inside[part])
@@ -256,6 +260,7 @@ def _every_piece(parcels: Bytes, sizes: list[int]) -> tuple[Int64, Int64, Int64]
     """Return, for pieces of parcels of these sizes, places in the window, places of their data in `parcels`, and
     lengths."""
     starts = before(np.array(sizes, np.int64))
+    # Parcels begin at multiples of 8, so each head is six of the numbers of one array.
     heads: Int64 = parcels[: len(parcels) // 8 * 8].view(np.int64)[(starts // 8)[:, None] + np.arange(6)]
     count = heads[:, 1]
     owner, number = spread(count)
@@ -268,6 +273,7 @@ def _every_piece(parcels: Bytes, sizes: list[int]) -> tuple[Int64, Int64, Int64]
     begin = begin + count * length_width
     passed = before(length)
     place = passed + (begin - passed[first])[owner]
+    # One running sum for all parcels, less what it is at the first piece of each.
     inside = np.cumsum(gaps) + passed
     inside += (heads[:, 2] - inside[first])[owner]
     return inside, place, length
@@ -285,6 +291,7 @@ def _numbers(parcels: Bytes, begin: Int64, width: Int64, owner: Int64, number: I
     for size in distinct(width[width > 0]).tolist():
         these = width[owner] == size
         at = begin[owner[these]] + number[these] * size
+        # A view with a number at each byte: lists begin anywhere, and numpy reads numbers that are not aligned.
         found[these] = np.ndarray((len(parcels) - size + 1,), f"<u{size}", parcels, 0, (1,))[at]
     return found
 

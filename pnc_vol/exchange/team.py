@@ -74,6 +74,7 @@ def aggregators(nodes: Nodes, wanted: Wanted) -> list[int]:
     `wanted` names how many of each node, or in all: these are spread over the nodes. Else there are as many as a node
     has cores, two of each of several nodes, or more where the file has more stripes than that.
     """
+    # Runs of ranks, node by node: of a job whose ranks are dealt to the nodes in turn there are as many as ranks.
     order = np.argsort(nodes.nodes, kind="stable")
     at, starts = np.take(nodes.nodes, order), np.take(nodes.starts, order)
     lengths = np.take(np.append(nodes.starts[1:], nodes.size) - np.array(nodes.starts), order)
@@ -136,8 +137,10 @@ class Team(NamedTuple):
         # A node without an aggregator sends by its lowest rank.
         senders = [owners[i] for i in here] or [comm.rank if apart else nodes.lowest[ours]]
         writes = comm.rank in senders
+        # The senders of a node share the aggregators of other nodes among them.
         sends = elsewhere[senders.index(comm.rank) :: len(senders)] if writes else []
         remote = apart or not nodes.single
+        # Allocated before the first message: a sender without memory would leave all others waiting.
         room = np.empty(LARGEST if writes and remote else 0, np.uint8)
         levels = comm.levels(ours if remote else None, writes=writes)
         own_domain = owners.index(comm.rank) if comm.rank in owners else -1

@@ -143,6 +143,7 @@ class TwoPhase:
         n = len(extents.offset)
         low, high = (int(extents.offset[0]), int((extents.offset + extents.length).max())) if n else (_BEYOND, 0)
         size = self.driver.size() if reads and self.comm.rank == 0 else 0
+        # The complement of `low`, since the reduction forms maxima.
         most = [~low, high, size, *self.wanted, self._block()]
         local = 0 if reads else weight(extents)
         # Halves, whose sums over all ranks do not exceed 63 bits.
@@ -156,6 +157,7 @@ class TwoPhase:
             return None
         whole = reads or is_whole(lower + (upper << 32), low, high)
         wanted, smaller = Wanted(*asked), 1
+        # Each decision in this loop follows from numbers that all ranks have, so they leave it together.
         while True:
             team = self._team(wanted)
             domains = self.domains(wanted, low, high, block, pieces / nbytes, smaller)
@@ -306,6 +308,7 @@ def _mapped(fd: int, nbytes: int) -> npt.NDArray[np.uint8]:
 def _opened(pid: int, number: int, nbytes: int, token: bytes) -> npt.NDArray[np.uint8] | None:
     """Return the memory that another process made; None if it cannot be had or is another one's."""
     try:
+        # In another container the number may be another process's, and the file a pipe, whose opening would wait.
         fd = REAL.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_NONBLOCK)
     except OSError:
         return None
@@ -313,6 +316,7 @@ def _opened(pid: int, number: int, nbytes: int, token: bytes) -> npt.NDArray[np.
         if REAL.fstat(fd).st_size != nbytes:
             return None
         found = _mapped(fd, nbytes)
+        # The token shows that it is the memory that was made, and no other file of the same size.
         return found if found[:16].tobytes() == token else None
     except (OSError, ValueError, MemoryError):
         return None

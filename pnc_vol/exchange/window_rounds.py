@@ -164,6 +164,7 @@ class Rounds(ABC):
     def _plan(self, nbytes: int) -> None:
         """Find out in how many rounds all ranks together move `nbytes`, and what of them is this rank's."""
         domains, team, touched = self.domains, self.team, self._touched()
+        # Windows with next to nothing in them take longer to read and write as a whole than calls for the pieces.
         if min(int(touched.sum()) * domains.window, domains.high - domains.low) > _SPARSE * nbytes:
             return
         rounds, number = rounds_of_cells(touched)
@@ -203,6 +204,7 @@ class Rounds(ABC):
     def end(self) -> OSError | None:
         """Learn how it went everywhere: what this rank, or one that works for it, failed with (collective)."""
         failure, comm = self.guard.failure, self.comm
+        # The largest number is that of the lowest rank that failed; 0 if none did.
         number = 0 if failure is None else (comm.size - comm.rank) << 32 | (failure.errno or errno.EIO)
         lowest = comm.agree("flush written", [number], error=self.guard.lack)[0][0]
         if failure is not None:
@@ -228,6 +230,7 @@ class Rounds(ABC):
 
     def window(self, domain: int, k: int) -> Bytes:
         """Return the memory of a window of this node's aggregators."""
+        # Two windows of each aggregator: one is filled while the other is written or read.
         number, size = 2 * self.team.here.index(domain) + k % 2, self.domains.window
         return self.windows[number * size : (number + 1) * size]
 
@@ -283,6 +286,8 @@ class WriteRounds(Rounds):
             if self.remote is not None:
                 attempt(lambda: self._fill(0))
             self._each(self._next, self._copy)
+            # Ranks copy into the last window after they have come to its round, and must be done before it is written.
+            # With several nodes and one round they copied before they came.
             if self.rounds > 1 or self.remote is None:
                 levels.meet(PIECES)
             attempt(lambda: self._write(self.rounds - 1))
@@ -312,6 +317,8 @@ class WriteRounds(Rounds):
         room = self.window(self.team.own_domain, k)
         got = self.driver.read(part, room)
         if got < part.nbytes:
+            # What lies behind the end of the file is zeros. A short read leaves open which bytes are there, so all are
+            # cleared and read once more.
             for place, length in zip(part.place.tolist(), part.length.tolist(), strict=True):
                 room[place : place + length] = 0
             if got:

@@ -95,6 +95,7 @@ def runs_between(runs: Runs, begin: Int64, end: Int64, first: int, count: int) -
 def _between(start: Int64, end: Int64, low: int, high: int) -> tuple[slice, Int64, Int64]:
     """Return which of ordered, disjoint ranges have something in [low, high), what each has before it, and how much in
     it."""
+    # Ordered and disjoint, so those that have something in it are neighbours.
     part = slice(int(np.searchsorted(end, low, side="right")), int(np.searchsorted(start, high, side="left")))
     skip = np.maximum(low - start[part], 0)
     return part, skip, np.minimum(end[part], high) - start[part] - skip
@@ -169,6 +170,7 @@ def block_shape(
         count = max(1, min(needed, budget // size))
         block[axis] = min(unit[axis] * count, shape[axis])
         size *= count
+        # No axis in front of one that is not taken whole may grow: the block would not be contiguous.
         if count < needed:
             break
     return tuple(block)

@@ -62,6 +62,7 @@ class _Flattened:
             return self.runs
         found = self._moved.get(lead)
         if found is None:
+            # The oldest goes: models write records in order, and seldom come back to one.
             while len(self._moved) >= _MOST_RECORDS:
                 del self._moved[next(iter(self._moved))]
             found = self._moved[lead] = Runs(self.runs.start + lead * self._size, self.runs.length)
@@ -112,6 +113,7 @@ class Decomposition:
     """
 
     def __init__(self, starts: npt.ArrayLike, counts: npt.ArrayLike | None = None) -> None:
+        # Copies, and read-only: what is remembered of the list must stay true.
         self._starts = np.array(starts)
         self._counts = np.ones_like(self._starts) if counts is None else np.array(counts)
         if self._starts.ndim != 2 or self._counts.shape != self._starts.shape:
@@ -335,9 +337,11 @@ class Recent:
             return many(shape, starts, counts)
         for i, kept in enumerate(self._kept):
             if kept.same(shape, starts, counts):
+                # The list that was used last stands first: it is found at once, and dropped last.
                 if i:
                     self._kept.insert(0, self._kept.pop(i))
                 return listed(shape, kept.flattened.at(kept.lead), kept.flattened.total)
+        # One list must not push all others out.
         if starts.nbytes + counts.nbytes > self._most_bytes // 2:
             return many(shape, starts, counts)
         try:
@@ -353,6 +357,7 @@ class Recent:
     def _new(self, shape: Shape, starts: npt.NDArray[Any], counts: npt.NDArray[Any]) -> _Kept:
         """Remember a list, by the runs of one that is the same but for its place on the first axis, if there is one."""
         lead, skipped, inner, first, number = 0, 0, shape, starts, counts
+        # What models post in each record, the same list one further on the first axis, is flattened once.
         if len(shape) > 1 and bool((starts[:, 0] == starts[0, 0]).all()) and bool((counts[:, 0] == 1).all()):
             lead, skipped, inner = int(starts[0, 0]), 1, shape[1:]
             if not 0 <= lead < shape[0]:
@@ -365,10 +370,12 @@ class Recent:
     def runs(self, selection: Selection, *, record: bool) -> Runs:
         """Return `place.runs`, once for each list."""
         whole = selection.listed
+        # Only records cut runs, and to cut a short list takes no longer than to look for it.
         if whole is None or not record or len(whole.start) < LEAST_RUNS:
             return runs(selection, record=record)
         inner = math.prod(selection.shape[1:])
         for known, of, found in self._cut:
+            # By identity: `many` returns the same object for the same list.
             if known is whole and of == inner:
                 return found
         found = runs(selection, record=True)

@@ -148,6 +148,7 @@ def _stable_order(offset: Int64) -> Int64:
     bits = int(offset.size - 1).bit_length()
     if (int(offset.max()) - lowest).bit_length() + bits > 63:
         return np.argsort(offset, kind="stable").astype(np.int64, copy=False)
+    # The number of each extent in the low bits: plain integers are sorted, and equal offsets stay in their order.
     keys = offset - lowest
     keys <<= bits
     keys |= np.arange(offset.size, dtype=np.int64)
@@ -195,6 +196,7 @@ def _highest(low: Int64, high: Int64, ranks: Int64, ncells: int) -> Int64:
     for k in range(top, -1, -1):
         these = order[bounds[k] : bounds[k + 1]]
         if these.size:
+            # Two ranges of 2**k cover it, from its begin and up to its end; that they overlap changes no maximum.
             np.maximum.at(table, low[these], ranks[these])
             if k:
                 np.maximum.at(table, high[these] - (1 << k), ranks[these])
@@ -231,6 +233,7 @@ def intersect(a_offset: Int64, a_length: Int64, b_offset: Int64, b_length: Int64
 
 def _common(a_start: Int64, a_end: Int64, b_start: Int64, b_end: Int64) -> tuple[Int64, Int64, Int64, Int64]:
     """Do as `intersect` does, of ranges from their starts to their ends."""
+    # b is sorted and disjoint: what a range of a shares with it are neighbours in b.
     first = np.searchsorted(b_end, a_start, side="right")
     count = np.searchsorted(b_start, a_end, side="left") - first
     np.maximum(count, 0, out=count)
@@ -358,6 +361,7 @@ def _disjoint(start: Int64, end: Int64) -> Ranges:
     if bool((start[1:] < start[:-1]).any()):
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
+    # A range begins where nothing before it reaches; one that touches another one belongs to it.
     reach = np.maximum.accumulate(end)
     first = np.flatnonzero(np.concatenate(([True], start[1:] > reach[:-1])))
     return Ranges(start[first], reach[np.append(first[1:] - 1, start.size - 1)])

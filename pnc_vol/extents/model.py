@@ -256,6 +256,7 @@ def cut_at(start: Int64, length: Int64, step: int) -> tuple[Int64, Int64, Int64 
     owner, number = spread(more + 1)
     number += first[owner]
     number *= step
+    # Each part begins at a multiple, but for the first one of a piece.
     low = np.maximum(start[owner], number)
     number += step
     return low, np.minimum(end[owner], number) - low, owner

@@ -74,6 +74,7 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
         return (0, math.prod(shape), shape, 1, 0) if shape else None
     if type(args) is not tuple or len(args) > len(shape):
         return None
+    # What the axes so far select: `number` runs of `length`, the first at `start`, the others `step` further each.
     start, length, number, step = 0, 1, 1, 0
     result: list[int] = []
     for arg, dim in zip(args, shape, strict=False):
@@ -93,6 +94,7 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
             count = -(-(stop - at) // stride)
             result.append(count)
             if stride > 1 and count > 1:
+                # A second axis with gaps takes runs at unequal distances.
                 if number > 1 or length > 1:
                     return None
                 start, number, step = start * dim + at, count, stride
@@ -100,6 +102,7 @@ def few_runs(shape: Shape, args: Any) -> FewRuns | None:
         else:
             return None
         start, step = start * dim + at, step * dim
+        # An axis of which a part is left out: from one run there come as many as it had elements.
         if length > 1 and count != dim:
             if number > 1:
                 return None
@@ -159,6 +162,7 @@ def picked_runs(shape: Shape, args: Any) -> tuple[Any, int, Shape, int, int] | N
     number = len(first)
     if number < 2 or first[0] < 0 or first[-1] >= dim:
         return None
+    # Strictly ascending, so that the first and the last, which were looked at, bound all others.
     if int(np.minimum.reduce(first[1:] - first[:-1])) < 1:
         return None
     length = math.prod(rest)
@@ -255,6 +259,7 @@ def place(runs: Runs, *, begin: int, itemsize: int, inner: int | None, record_si
         offset = start * itemsize
         offset += begin
     else:
+        # A record of no elements has no runs, but must not divide by 0.
         record, within = np.divmod(start, max(inner, 1))
         offset = record * record_size + within * itemsize
         offset += begin

@@ -184,6 +184,7 @@ def true_runs(flags: npt.NDArray[np.bool_]) -> Runs:
     >>> true_runs(np.array([True, True, False, True])).start.tolist()
     [0, 3]
     """
+    # To find few elements is one pass over the mask, to find the ends of runs two.
     if np.count_nonzero(flags) < flags.size // SPARSE:
         at = np.flatnonzero(flags).astype(np.int64, copy=False)
         return join_runs(Runs(at, np.ones_like(at)))
@@ -298,6 +299,7 @@ def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
         if type(arg) is slice:
             if arg.start is not None or arg.stop is not None or arg.step is not None:
                 start[at], count[at], stride[at] = _slice(arg, shape[at])
+                # CDF has no runs backwards: the elements are listed, and cost what a list costs.
                 if stride[at] < 0:
                     lists[at] = start[at] + stride[at] * np.arange(count[at], dtype=np.int64)
             result.append(count[at])
@@ -317,10 +319,12 @@ def _select(shape: Shape, args: tuple[Any, ...]) -> Selection:
     for i, found in list(lists.items()):
         rises = increases(found)
         constant = regular(found) if rises else None
+        # A list at equal distances is a slice, which takes one run or a few instead of one for each element.
         if constant is not None:
             start[i], stride[i] = constant
             del lists[i]
         ordered = ordered and rises
+    # Several lists, and one that does not rise, are listed run by run.
     if len(lists) > 1 or not ordered:
         runs = crossed(shape, start, count, stride, lists)
         return listed(shape, runs, math.prod(result))._replace(result_shape=tuple(result))

@@ -62,6 +62,7 @@ def flatten(shape: tuple[int, ...], starts: npt.ArrayLike, counts: npt.ArrayLike
         return Runs(zeros, np.full(len(first), inner, np.int64)), total
     weight = np.array([int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(axis + 1)], np.int64)
     base = first[:, : axis + 1] @ weight
+    # A row for each run of a block, whose number in the block is divided up into indices of the outer axes.
     owner, step = spread(number[:, :axis].prod(axis=1) * (number[:, axis] > 0))
     start = base[owner]
     for outer in range(axis - 1, -1, -1):

@@ -218,6 +218,7 @@ def digest(header: Header) -> bytes:
     import hashlib  # with OpenSSL's library it takes long to load, and a single rank compares nothing
 
     known = header.facts.digest
+    # The number of records changes with each record: all else is digested once, and kept with the header.
     if known is None:
         known = header.facts.digest = hashlib.blake2b(unplaced(header), digest_size=16).digest()
     return hashlib.blake2b(numrecs_bytes(header) + known, digest_size=16).digest()
@@ -259,9 +260,11 @@ def agree(
         Ranks defined different things.
     """
     one, other = _DIGEST.unpack(definitions)
+    # The largest of a number is the complement of the largest complement only if all ranks gave the same.
     most, _ = comm.agree(operation, (one, ~one, other, ~other, reports, *reads, *own))
     if most[0] != ~most[1] or most[2] != ~most[3]:
         raise_difference(comm, definitions, describe)
+    # In the order of the call above: four of digests, `reports`, four of reads, and those of `Agreement`.
     agreed = Agreement(*map(bool, most[9:14]), *most[14:])
     return agreed, bool(most[4]), Weight(*most[5:9])
 
@@ -272,6 +275,7 @@ def agree_widths(comm: Comm, tree: Tree, known: dict[int, int]) -> None:
     Until the new widths are in the layout, strings that grew count with the old ones when definitions are compared: in
     `known` these are added of strings that grew elsewhere.
     """
+    # Texts, as what ranks send each other is JSON.
     own = {str(uid): tree.datasets[uid].element.itemsize for uid in sorted(known) if uid in tree.datasets}
     for uid, width in comm.merge("flush widths", own, _widest).items():
         node = tree.datasets.get(int(uid))
@@ -370,6 +374,7 @@ def share_failures(
     own = None
     if failures or lowest_record is not None or trouble:
         ranks = {trouble: [[[comm.rank, comm.rank]], 1]} if trouble else {}
+        # The first ones: on a full disk every request of every rank fails.
         own = [lowest_record, [tuple(f) for f in failures[:_MOST_FAILURES]], ranks]
     found = comm.merge("flush data", own, _joined)
     if found is None:
@@ -429,6 +434,7 @@ def raise_difference(comm: Comm, digest: bytes, describe: Callable[[], list[Entr
     DefinitionMismatchError
     """
     groups = list(ranks_by_text(comm, "flush digests", digest.hex()).values())[:_GROUPS]
+    # One rank of each group sends its definitions: those of all ranks might fit into no memory.
     own = [[comm.rank, describe()]] if any(ranks.lowest == comm.rank for ranks in groups) else None
     by_rank = dict(comm.merge("flush definitions", own, joined_lists))
     what, odd = _difference(
@@ -463,6 +469,7 @@ def _difference(groups: list[tuple[Ranks, list[Entry]]]) -> tuple[str, Ranks]:
         found.append(f"{key[0]} {key[1]}: " + ", ".join(parts))
     if found:
         return "; ".join(found), odd
+    # All have the same objects, so they were created in another order.
     for at in zip(*(descriptions for _, descriptions in groups), strict=False):
         whose = zip(groups, at, strict=True)
         order = Ranks.by_value((f"{kind} {name}", ranks) for (ranks, _), (kind, name, _) in whose)

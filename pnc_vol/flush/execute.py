@@ -122,6 +122,7 @@ class Plan(NamedTuple):
             others = [at for at, item in zip(maps, items, strict=True) if not isinstance(item, Listed)]
             extents, _ = unmerged(others, tables, affine=affine)
             requests += sum(map(len, tables))
+            # A variable has rows or lists, not both, and variables do not overlap: their order does not matter.
             chunks.insert(0, extents)
         nbytes = sum(chunk.nbytes for chunk in chunks)
         columns = zip(*_in_order(chunks), strict=True)
@@ -147,6 +148,7 @@ class Plan(NamedTuple):
             where = np.repeat(where, tables.counts, axis=0)
         begin, itemsize, inner, record_size = where.T
         _, start, length, address, width = rows.T
+        # Strings grew since they were posted: their bytes have to be laid out anew.
         if np.count_nonzero(width != itemsize):
             return None
         offset, nbytes = place_many(begin, itemsize, inner, record_size, start, length)
@@ -293,6 +295,7 @@ def equal_rounds(comm: Comm, write: Write, rounds: int) -> Iterator[Write]:
             raise
         except BaseException as error:
             failure = error
+        # The other ranks wait in these writes, whatever failed here.
         while made < rounds:
             try:
                 once(_NO_PLAN.extents, _NO_BYTES)
@@ -406,6 +409,7 @@ def execute(
     # for batches that are not in memory
     room = np.empty(max([batch.size for batch in batches], default=0), np.uint8)
     work = _Work(Planner(maps, affine), driver, write, room, result)
+    # The rows of each variable that stay: what overlaps them in later batches stays as well, to be written after them.
     held: dict[int, Rows] = {}
     for batch in batches:
         failed = work.done(batch)
@@ -441,7 +445,9 @@ def _again(rows: Rows, failed: list[int], held: Rows) -> Rows:
     held : int64[m, 5], rows of earlier batches that will be written again.
     """
     chosen = np.isin(rows[:, 0], failed)
+    # Requests are numbered in the order of posting. All of them come after those of earlier batches.
     later = rows[:, 0] >= (min(failed, default=0) if not len(held) else 0)
+    # A request that is written again may overlap a later one, and this one another: until none is added.
     found = -1
     while found != (found := int(np.count_nonzero(chosen))):
         start, count = np.concatenate((held, rows[chosen]))[:, 1:3].T
@@ -472,6 +478,7 @@ class _Work:
                 continue
             try:
                 if plan.way == "shared":
+                    # Loaded once for all plans of a batch, and not for one that needs none of it.
                     memory = batch.load(self.room) if memory is None else memory
                     self.write(plan.extents, memory)
                 else:
@@ -504,6 +511,7 @@ class _Work:
             return {(int(rows[0, 0]), uid): error for uid, rows in tables}
         try:
             memory = batch.load(self.room)
+        # The spill file, or the log, that holds the bytes cannot be read, so no request of the batch can be written.
         except OSError as unreadable:
             return {(int(r), uid): unreadable for uid, rows in tables for r in distinct(rows[:, 0])}
         for uid, rows in tables:
@@ -599,6 +607,7 @@ def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
     if not sparse or len(offset) <= block // sparse:
         driver.write(extents, memory)
         return
+    # Blocks are at fixed places of the file; a piece belongs to the one in which it begins.
     number = offset // block
     first = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
     count = np.diff(first, append=len(offset))
@@ -624,6 +633,7 @@ def write_sieved(extents: Extents, memory: Bytes, driver: Driver) -> None:
 
         return run
 
+    # The last piece of a block may reach behind it, by less than `sparse` bytes.
     chosen = zip(first[dense].tolist(), count[dense].tolist(), strict=True)
     in_parallel(driver, (task(slice(f, f + n)) for f, n in chosen), block + sparse)
     alone = np.repeat(~dense, count)

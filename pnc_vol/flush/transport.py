@@ -96,6 +96,7 @@ class Transport:
             return _IN_TURN
         if agreed.apart:
             return _APART
+        # Arrays that were not copied go to the file block by block, by no call of all ranks.
         if not agreed.rounds:
             return Choice("independent", "only arrays that iput did not copy are posted")
         return self._way(agreed.runs, agreed.nbytes, agreed.transport)
@@ -105,6 +106,7 @@ class Transport:
         asked = asked_of_all(code, collective=self.collective, reads=reads)
         if asked is not None:
             return asked
+        # One run is one call, which moving the data to another rank cannot save.
         if runs < 2:
             return Choice("independent", "no rank has more than one run")
         return weighed(runs, nbytes, single=self.nodes.single, call_cost=self.call_cost)
@@ -134,6 +136,7 @@ class Transport:
             try:
                 return self._together(driver).read(extents, memory)
             except OSError as error:
+                # What all ranks raise, or what ends their calls, ends the read; else each tries by itself (rule 2).
                 if self.comm.in_step(error) or isinstance(error, RankError):
                     raise
         return driver.read(extents, memory) if len(extents.offset) else 0

@@ -269,6 +269,7 @@ def on_root(comm: Comm, operation: str, do: Callable[[], Any]) -> Any:
 
 def on_every(comm: Comm, operation: str, do: Callable[[], object]) -> None:
     """Let each rank do something, and raise on all what one of them failed with (collective)."""
+    # Raised when all ranks have come: at once, it would leave the others waiting.
     error = None
     try:
         do()
@@ -282,6 +283,7 @@ def reported_to_all(comm: Comm) -> Iterator[None]:
     """Report to all ranks an error that the ranks of one subfile have in common; in `Comm.errors_shared`."""
     try:
         yield
+    # The ranks of the other subfiles wait in their next call, and know nothing of it.
     except RankError as error:
         if not comm.in_step(error):
             comm.agree("failed", error=error)
@@ -332,6 +334,7 @@ class Traffic:
 
 # ----------------------------------------------------------------- errors of ranks, and sets of ranks
 
+# Bounds of an outcome, which travels in a tree over all ranks: its length must not grow with their number.
 _MOST_RANGES = 256
 _MOST_GROUPS = 16
 _LONGEST_TEXT = 4000
@@ -370,6 +373,7 @@ def error_of(outcome: Mapping[str, Any], size: int) -> Exception:
     failed, value = Ranks(*outcome["failed"]), outcome["first"]
     cls = _known_class(value["type"]) or errors.RankError
     text = value["text"] if failed.number == size else f"{value['text']} (on {ranks_text(failed)})"
+    # Classes whose constructors take more than a text are made from what has travelled with it.
     if issubclass(cls, errors.FormatError):
         return cls(text, **value["plain"])
     if issubclass(cls, errors.FlushError):
@@ -377,6 +381,7 @@ def error_of(outcome: Mapping[str, Any], size: int) -> Exception:
     plain = cls in (errors.SyncError, errors.LockedError) or not issubclass(cls, errors.PncVolError)
     if issubclass(cls, OSError) and plain and value["errno"]:
         return cls(value["errno"], text, value["filename"]) if value["filename"] else cls(value["errno"], text)
+    # Its constructor takes the bytes in question, which did not travel.
     if issubclass(cls, UnicodeError):
         return ValueError(text)
     return cls(text)

@@ -64,6 +64,7 @@ class Levels:
         if node is None:
             return cls(calls, calls.mpi, None, traffic)
         rank = calls.mpi.Get_rank()
+        # A split is collective: ranks that do not write take part in it, and get no communicator.
         writers = calls.mpi.Split(0 if writes else calls.module.UNDEFINED, rank)
         return cls(calls, calls.mpi.Split(node, rank), writers if writes else None, traffic)
 
@@ -74,6 +75,7 @@ class Levels:
             self._calls.begin(operation)
             yield
         except BaseException as error:
+            # A rank on which the call is cut short leaves: its next call would meet this one of the others.
             self._calls.leave_if_interrupted(operation, error)
             raise
         self._calls.completed()
@@ -139,6 +141,7 @@ class Levels:
         if self._calls.broken is not None:
             return False
         for one in (self.node, self.writers):
+            # The communicator of all ranks belongs to the file.
             if one is not None and one is not self._all:
                 one.Free()
         self.node = self.writers = None
@@ -182,11 +185,13 @@ class Exchange:
 
     def Test(self) -> bool:
         """Do what can be done now; whether all writers' messages have arrived, and their answers."""
+        # One answer is under way at a time, since there is one memory for answers.
         while self._gone() and self._arrived():
             pass
         if self._coming is not None or not self._gone():
             return False
         if self._barrier is None:
+            # What this rank sent was taken, so it comes to the barrier; when all have come, nothing is under way.
             if self._MPI.Request.Testall(self._begun):
                 self._barrier = self._writers.Ibarrier()
             return False

@@ -218,6 +218,7 @@ class MpiComm(Comm):
 
     @_uncut
     def broadcast(self, operation: str, value: Any = None, *, error: BaseException | None = None) -> Any:
+        # The others give the lowest number that there is, so the maxima are what rank 0 gives.
         values: tuple[int, ...] = (_LOWEST,) * _VALUES
         packed = b""
         if self.rank == 0:
@@ -236,6 +237,7 @@ class MpiComm(Comm):
         packed, error = _packed(local, error)
         word = _word(packed)
         got, _ = self._reduced(operation, (word, ~word, len(packed), ~len(packed), *_NO_VALUES[4:]), (), error)
+        # All gave the same bytes, by their digest and length: nobody has to send any.
         if got[0] == ~got[1] and got[2] == ~got[3]:
             return local
         return decoded(self._tree(operation, packed, join))
@@ -256,6 +258,7 @@ class MpiComm(Comm):
         self.agree(operation, error=lack)
         self.traffic.received(sum(coming.values()))
         tag = self._tag()
+        # Receives before sends: what comes finds its memory, and needs no buffer of the MPI library.
         requests = [one for rank in sorted(coming) for one in self._parts(self.mpi.Irecv, found[rank], rank, tag)]
         for rank, parcel in outgoing.items():
             requests += self._parts(self.mpi.Isend, parcel, rank, tag)
@@ -274,6 +277,7 @@ class MpiComm(Comm):
             yield
         except Exception as error:
             self._last_error = error
+            # What all ranks raise is known to the others, and what ends the communicator cannot reach them.
             alone = self._calls.broken is None and not isinstance(error, errors.RankError)
             if alone and not self.in_step(error):
                 self.agree("failed", error=error)
@@ -301,13 +305,16 @@ class MpiComm(Comm):
         _VECTOR.pack_into(self._sent, 0, word, ~word, number, ~number, error is not None, bool(sums), *values)
         INT64 = self._MPI.INT64_T
         request = self.mpi.Iallreduce([self._sent, INT64], [self._got, INT64], self._MPI.MAX)
+        # Both are under way before either is waited for.
         adding = self._add(sums) if sums else None
         self._wait(operation, request, (self._sent, self._got))
         self._calls.completed()
         self.traffic.reductions += 1
         self.traffic.sent(self._depth, _VECTOR.size)
         got = _VECTOR.unpack(self._got)
+        # One that failed may have been on its way to another operation: then only the number of the call is compared.
         same = got[2] == ~got[3] and (got[4] or got[0] == ~got[1])
+        # Others have begun a reduction of sums, which ends only if this rank takes part.
         if (got[4] or not same) and got[5] and adding is None:
             adding = self._add(())
         if adding is not None:
@@ -356,6 +363,7 @@ class MpiComm(Comm):
         tag, part, bit = self._tag(), b"\0" + packed if packed else b"", 1
         sent = None
         while bit < self.size:
+            # Ranks whose lowest bit this is give what they have to the rank without it, and are done.
             if self.rank & bit:
                 sent = self.mpi.Isend([part, self._MPI.BYTE], self.rank - bit, tag)
                 self.traffic.sent(1, len(part))
@@ -386,6 +394,7 @@ class MpiComm(Comm):
 
     def _memory(self, operation: str, length: int) -> Any:
         """Return the memory of a length that all ranks know; all have it, or all raise (collective if it is long)."""
+        # There is always room for a short one, so no rank has to be asked.
         if length <= _ROOM:
             return memoryview(self._room)[:length]
         lack: Exception | None = None
@@ -400,6 +409,7 @@ class MpiComm(Comm):
         """Fill `memory` with that of rank 0."""
         request = self.mpi.Ibcast([memory, self._MPI.BYTE], 0)
         self._wait(operation, request, (memory,))
+        # What this rank sends in a binomial tree, as far as there are ranks.
         low = self._depth if self.rank == 0 else (self.rank & -self.rank).bit_length() - 1
         self.traffic.sent(sum(self.rank + (1 << level) < self.size for level in range(low)), len(memory))
         self.traffic.received(len(memory))
@@ -432,6 +442,7 @@ class MpiComm(Comm):
             # From here on to the end nobody waits with a time limit.
             self._nodes = kept_nodes(self.mpi, self._MPI, self._origin, lambda: self.agree("nodes"))
             node = self._nodes.of(self.rank)
+            # Where ranks share cores, one that spins takes the core from those that it waits for.
             self._calls.crowded = len(self._nodes.ranks(node)) > self._nodes.cores[node]
         return self._nodes
 

@@ -100,6 +100,7 @@ def _key(module: Any) -> int:
 def _found(mpi: Any, module: Any) -> Nodes:
     """Return where the ranks of `mpi` are (collective, without a time limit)."""
     rank, size = mpi.Get_rank(), mpi.Get_size()
+    # One rank of each node takes part between nodes, and gives the table to the others of its node.
     here = mpi.Split_type(module.COMM_TYPE_SHARED)
     # Splitting keeps the order of ranks, so the first of a node is its lowest.
     first = here.Get_rank() == 0
@@ -116,6 +117,7 @@ def _found(mpi: Any, module: Any) -> Nodes:
         own = np.column_stack((begins, np.full(len(begins), number)))
         leaders.Allgatherv(own, [runs, (2 * per_node[:, 2]).tolist()])
         leaders.Free()
+        # They came node by node; `of` looks for a rank among the first ranks of all runs.
         runs = runs[np.argsort(runs[:, 0])]
         table = np.concatenate((per_node[:, 0], per_node[:, 1], runs[:, 0], runs[:, 1]))
         counts[:2] = len(per_node), len(runs)

@@ -57,6 +57,7 @@ def patiently(timeout: float | None, quick: int = _QUICK_TURNS) -> Iterator[int]
     while True:
         yield turn
         turn += 1
+        # At some turns only: a limit of seconds needs no more, and the first turns are to be quick.
         if turn % 16 == 0 and deadline is not None and time.monotonic() > deadline:
             return
         if turn <= quick:
@@ -104,6 +105,7 @@ class TimedWait:
             It cannot be completed: a rank left, an earlier call was given up, or MPI has ended.
         """
         if self.broken is not None:
+            # A new object, as one that is raised again would show the traceback of the first time, too.
             raise type(self.broken)(str(self.broken), self.broken.ranks)
         if self.module.Is_finalized():
             self.broken = errors.RankError(f"{operation} comes after MPI has ended; close files before MPI.Finalize()")
@@ -212,6 +214,7 @@ class TimedWait:
                 # All neighbours of a rank may be absent.
                 asked = True
                 self._say(_bits(announced, width), _TAG_HERE, _share(rank, here, everyone & ~here))
+            # What one rank knows goes to its neighbours, and on to theirs, until nothing new comes.
             if self.mpi.Iprobe(MPI.ANY_SOURCE, _TAG_HERE, status):
                 heard = bytearray(2 * width)
                 self.mpi.Recv([heard, MPI.BYTE], status.Get_source(), _TAG_HERE)
@@ -240,6 +243,7 @@ class TimedWait:
         # once the communicator was given back, all ranks are done with it
         if self.broken is None and self.mpi is not None and not self.module.Is_finalized():
             self.broken = errors.RankError(f"this rank left the file: {reason}", [self.mpi.rank])
+            # Calls up to this one can be completed by the others; in later ones they would wait for this rank.
             last = self.sequence - 1 if inside else self._completed
             note = _LEFT.pack(self.mpi.rank, last) + reason.encode(errors="replace")
             self._say(note[:_LONGEST_NOTE], _TAG_LEFT, self.neighbours())

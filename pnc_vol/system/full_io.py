@@ -120,6 +120,7 @@ def _move_all(
             break
         moved += done
         offset += done
+        # A vectored call may end within any of its buffers: whole ones are dropped, and one is cut.
         while first < len(views) and done >= views[first].nbytes:
             done -= views[first].nbytes
             first += 1
@@ -152,6 +153,7 @@ def reserve(system: System, fd: int, offset: int, nbytes: int) -> None:
     except OSError as error:
         if error.errno not in _NOT_HERE:
             raise
+        # Writing is what makes a file system that cannot reserve find the space, or report that there is none.
         for at in range(offset, offset + nbytes, _PIECE):
             piece = memoryview(bytearray(min(_PIECE, offset + nbytes - at)))
             read_at(system, fd, piece, at)
@@ -188,6 +190,7 @@ def write_whole(
     exclusive : bool, raise `FileExistsError` if the name is taken, and follow no symbolic link.
     durable : bool, return when the content is on stable storage. The name is not: see `System.fsync_dir`.
     """
+    # A link that another user has put there in a shared folder must not lead the write to another file.
     kind = os.O_EXCL | os.O_NOFOLLOW if exclusive else os.O_TRUNC
     fd = system.open(path, os.O_WRONLY | os.O_CREAT | kind, mode)
     try:

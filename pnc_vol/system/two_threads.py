@@ -48,6 +48,7 @@ def in_two_threads(tasks: Iterable[Callable[[Bytes], Any]], room: int, *, alone:
     [8, 8, 8]
     """
     left = iter(tasks)
+    # A single task, which most calls are, starts no thread.
     first = list(itertools.islice(left, 2))
     if len(first) < 2:
         for task in first:
@@ -61,6 +62,7 @@ def in_two_threads(tasks: Iterable[Callable[[Bytes], Any]], room: int, *, alone:
         memory = np.empty(room, np.uint8)
         try:
             while not failed:
+                # A generator must not be asked by two threads at once.
                 with lock:
                     task = next(left, None)
                 if task is None:
@@ -142,6 +144,7 @@ class Behind:
         wall, cpu = time.perf_counter(), time.thread_time()
         do()
         wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+        # Measured anew with each call that is made here: a file system may become slow.
         self._waits = not self._alone and cpu < wall / 2 and wall > _WORTH
 
     def wait(self) -> None:
