@@ -39,14 +39,11 @@ def main(job: Job) -> None:
     for kind, other in (("netCDF-4", "h5repack"), ("HDF5", "nccopy")):
         for count, size in ((n, f"{8 * n / (1 << 30):.3g} GiB"), (1, "one number")):
             phase = f"convert {kind}, {size}"
-            run = functools.partial(_convert, kind, other, phase, np.random.default_rng(0).random(count))
-            job.turns({phase: (8 * count, 1)}, peers, run)
+            run = functools.partial(_convert, kind, phase, np.random.default_rng(0).random(count))
+            job.turns({phase: (8 * count, 1)}, {**peers, other: f"does not convert {kind}"}, run)
 
 
-def _convert(kind: str, other: str, phase: str, values: Any, peer: Any, watch: Stopwatch) -> None:
-    if peer.name == other:
-        watch.without(f"does not convert {kind}", phase)
-        return
+def _convert(kind: str, phase: str, values: Any, peer: Any, watch: Stopwatch) -> None:
     source, target = f"{peer.path}.{kind}", f"{peer.path}.nc"
     if kind == "HDF5":
         with importlib.import_module("h5py").File(source, "w") as f:

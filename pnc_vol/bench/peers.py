@@ -711,6 +711,11 @@ def installed(names: Sequence[str] = (*LIBRARIES, "os.pwrite")) -> dict[str, Any
     return {name: peer_of(name) for name in names}
 
 
+def able(peers: Mapping[str, Any], way: str, reason: str) -> dict[str, Any]:
+    """Return the peers with a way; for the others the reason why there is none."""
+    return {name: peer if isinstance(peer, str) or way in peer.ways else reason for name, peer in peers.items()}
+
+
 def on_ranks(comm: Any, **options: Any) -> dict[str, Any]:
     """Return the peers of many ranks; for those that cannot be had the reason.
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.bench.measure import US, Job, Stopwatch, check, copy_file, times
-from pnc_vol.bench.peers import Spec, installed
+from pnc_vol.bench.peers import Spec, able, installed
 
 
 class _Act(NamedTuple):
@@ -50,6 +50,8 @@ ACTS = {
 def main(job: Job) -> None:
     """Write by small assignments and by requests, and recover a log."""
     scale, peers = job.options.scale, installed()
+    without = dict.fromkeys(("PnetCDF-Python", "os.pwrite"), "has no assignment of one element range")
+    assigning, posting = {**peers, **without}, able(peers, "post", "has no words for it")
     count, few = times(scale, 100_000), times(scale, 10_000)
     for name, act in ACTS.items():
         wanted = np.zeros(act.shape(count), act.dtype)
@@ -61,7 +63,7 @@ def main(job: Job) -> None:
             for i in range(count):
                 x[act.place(i)] = act.value
 
-        _written(job, peers, f"{count:,} x {name}", count, wanted, assign)
+        _written(job, assigning, f"{count:,} x {name}", count, wanted, assign)
     values, rows = np.random.default_rng(6).random((few, 16)), np.random.default_rng(4).random((count, 16))
 
     def add(peer: Any) -> None:
@@ -73,25 +75,18 @@ def main(job: Job) -> None:
     def iput(peer: Any) -> None:
         peer.each("post", peer.places(range(count), rows), rows)
 
-    _written(job, peers, f"{few:,} x one added to a row of 16", few, values - 1 + 1, add)
-    _written(job, peers, f"{count:,} x iput of rows of 16", count, rows, iput, posts=True)
+    _written(job, assigning, f"{few:,} x one added to a row of 16", few, values - 1 + 1, add)
+    _written(job, posting, f"{count:,} x iput of rows of 16", count, rows, iput)
     _recovery(job, peers, "200,000 posts of 64 bytes", times(scale, 200_000), 8)
     _recovery(job, peers, "1,000 posts of 1 MiB", times(scale, 1_000), 1 << 17)
 
 
 def _written(
-    job: Job, peers: Mapping[str, Any], phase: str, count: int, wanted: npt.NDArray[Any], write: Callable[[Any], None],
-    *, posts: bool = False,
-) -> None:  # fmt: skip
-    """Write `count` times to one new dataset, which has the wanted values then: by assignments, or by posts."""
+    job: Job, peers: Mapping[str, Any], phase: str, count: int, wanted: npt.NDArray[Any], write: Callable[[Any], None]
+) -> None:
+    """Write `count` times to one new dataset, which has the wanted values then."""
 
     def run(peer: Any, watch: Stopwatch) -> None:
-        if posts and "post" not in peer.ways:
-            watch.without("has no words for it", phase)
-            return
-        if not posts and peer.name in ("PnetCDF-Python", "os.pwrite"):
-            watch.without("has no assignment of one element range", phase)
-            return
         with watch(phase):
             peer.create({"x": Spec(wanted.shape, wanted.dtype)})
             write(peer)

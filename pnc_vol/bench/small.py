@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.bench.measure import Job, Stopwatch, check, times
-from pnc_vol.bench.peers import installed
+from pnc_vol.bench.peers import able, installed
 from pnc_vol.system import REAL, exists
 
 _SCRIPT = "import sys, numpy, {} as m\nwith m.File(sys.argv[1], 'w') as f: f['x'] = numpy.arange(10.0)"
@@ -28,6 +28,7 @@ def main(job: Job) -> None:
     """Make small files, and flush in each step."""
     scale, peers = job.options.scale, installed()
     _life(job, peers, times(scale, 200))
+    peers = able(peers, "groups", "is not asked")
     for kept in (True, False):
         _script(job, peers, kept=kept)
     rows = np.random.default_rng(5).random((times(scale, 2_000), 100))
@@ -80,9 +81,6 @@ def _script(job: Job, peers: Mapping[str, Any], *, kept: bool) -> None:
     phase = f"a script that writes one dataset, {'with' if kept else 'without'} bytecode"
 
     def run(peer: Any, watch: Stopwatch) -> None:
-        if "groups" not in peer.ways:
-            watch.without("is not asked", phase)
-            return
         bytecode = os.path.join(job.home, f"{peer.name}.bytecode")
         script = [sys.executable, *([] if kept else ["-B"]), "-E", "-X"]
         script += [f"pycache_prefix={bytecode}{'' if kept else '.none'}"]
@@ -105,9 +103,6 @@ def _flushed(
     """Write to a new file, with a flush in each step, by the calls that pnc_vol and h5py have."""
 
     def run(peer: Any, watch: Stopwatch) -> None:
-        if "groups" not in peer.ways:
-            watch.without("is not asked", phase)
-            return
         with watch(phase), peer.module.File(peer.path, "w", **how) as f:
             write(f)
         with peer.module.File(peer.path) as f:
