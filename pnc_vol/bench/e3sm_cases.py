@@ -106,44 +106,31 @@ def listed(path: str, *, floats: bool) -> CaseFile:
 
 # --------------------------------------------------------------------------------------------------- from counts
 
-Kinds = list[tuple[int, str, tuple[str, ...], int]]
-
-_F_FIXED: Kinds = [
-    (5, "int", (), 0), (2, "double", ("ncol",), 2), (1, "double", ("ncol",), 1), (3, "double", ("lev",), 0),
-    (3, "double", ("ilev",), 0), (1, "double", (), 0),
-]  # fmt: skip
-_F_SMALL: Kinds = [
-    (2, "char", ("time", "chars"), 0), (5, "int", ("time",), 0), (7, "double", ("time",), 0),
-    (1, "double", ("time", "nbnd"), 0),
-]  # fmt: skip
-_I_FIXED: Kinds = [
-    (3, "double", ("lat", "lon"), 1), (2, "int", ("lat", "lon"), 1), (2, "double", ("levgrnd",), 0),
-    (1, "double", ("levlak",), 0), (1, "double", ("lon",), 0), (1, "double", ("lat",), 0),
-]  # fmt: skip
-_I_RECORDS: Kinds = [
-    (2, "char", ("time", "string_length"), 0), (5, "int", ("time",), 0), (1, "double", ("time",), 0),
-    (1, "double", ("time", "hist_interval"), 0), (460, "double", ("time", "lat", "lon"), 1),
-    (56, "double", ("time", "levdcmp", "lat", "lon"), 2), (13, "double", ("time", "levgrnd", "lat", "lon"), 2),
-    (2, "double", ("time", "levlak", "lat", "lon"), 3), (1, "double", ("time", "ltype", "lat", "lon"), 4),
-    (1, "double", ("time", "natpft", "lat", "lon"), 5),
-]  # fmt: skip
-_CELLS, _EDGES, _VERTICES = (("nCells", "nVertLevels"), ("nEdges", "nVertLevels"), ("nVertices", "nVertLevels"))
-
-COUNTS: dict[str, Kinds] = {
-    "f_h0": [*_F_FIXED, *_F_SMALL, (321, "double", ("time", "ncol"), 2), (63, "double", ("time", "lev", "ncol"), 3)],
-    "f_h1": [*_F_FIXED, *_F_SMALL, (20, "double", ("time", "ncol"), 2), (1, "double", ("time", "lev", "ncol"), 3)],
-    "g_hist": [
-        (2, "int", ("nEdges",), 2), (1, "int", ("nCells",), 1), (1, "double", ("nCells",), 1), (1, "int", _CELLS, 3),
-        (1, "int", _EDGES, 4), (1, "int", _VERTICES, 5), (4, "double", ("nVertLevels",), 0),
-        (1, "char", ("time", "string_length"), 0), (6, "double", ("time",), 0), (4, "double", ("time", "nCells"), 1),
-        (24, "double", ("time", *_CELLS), 3), (1, "double", ("time", *_EDGES), 4),
-        (1, "double", ("time", *_VERTICES), 5), (4, "double", ("time", "nCells", "nVertLevelsP1"), 6),
-    ],
-    "i_h0": [
-        *_I_FIXED, (6, "double", ("levgrnd", "lat", "lon"), 2), (2, "double", ("levlak", "lat", "lon"), 3), *_I_RECORDS,
-    ],
-    "i_h1": [*_I_FIXED, *_I_RECORDS],
-}  # fmt: skip
+# how many variables, their type, their dimensions, and the number of their map
+_F = """
+5 int - 0; 2 double ncol 2; 1 double ncol 1; 3 double lev 0; 3 double ilev 0; 1 double - 0; 2 char time,chars 0;
+5 int time 0; 7 double time 0; 1 double time,nbnd 0;
+"""
+_I_FIXED = """
+3 double lat,lon 1; 2 int lat,lon 1; 2 double levgrnd 0; 1 double levlak 0; 1 double lon 0; 1 double lat 0;
+"""
+_I_RECORDS = """
+2 char time,string_length 0; 5 int time 0; 1 double time 0; 1 double time,hist_interval 0; 460 double time,lat,lon 1;
+56 double time,levdcmp,lat,lon 2; 13 double time,levgrnd,lat,lon 2; 2 double time,levlak,lat,lon 3;
+1 double time,ltype,lat,lon 4; 1 double time,natpft,lat,lon 5;
+"""
+COUNTS = {
+    "f_h0": f"{_F} 321 double time,ncol 2; 63 double time,lev,ncol 3;",
+    "f_h1": f"{_F} 20 double time,ncol 2; 1 double time,lev,ncol 3;",
+    "g_hist": """
+2 int nEdges 2; 1 int nCells 1; 1 double nCells 1; 1 int nCells,nVertLevels 3; 1 int nEdges,nVertLevels 4;
+1 int nVertices,nVertLevels 5; 4 double nVertLevels 0; 1 char time,string_length 0; 6 double time 0;
+4 double time,nCells 1; 24 double time,nCells,nVertLevels 3; 1 double time,nEdges,nVertLevels 4;
+1 double time,nVertices,nVertLevels 5; 4 double time,nCells,nVertLevelsP1 6;
+""",
+    "i_h0": f"{_I_FIXED} 6 double levgrnd,lat,lon 2; 2 double levlak,lat,lon 3; {_I_RECORDS}",
+    "i_h1": _I_FIXED + _I_RECORDS,
+}
 
 _SMALL_DIMS = {"time": None, "nbnd": 2, "chars": 8, "string_length": 64, "hist_interval": 2}
 
@@ -152,12 +139,13 @@ def counted(name: str, lengths: Mapping[str, int], *, floats: bool) -> CaseFile:
     """Return a file with as many variables of each kind as the C program's, on dimensions of these lengths."""
     case = name[0].upper()
     variables: list[Variable] = []
-    for count, kind, dims, number in COUNTS[name]:
+    for count, kind, along, number in (kinds.split() for kinds in COUNTS[name].rstrip("; \n").split(";")):
         narrow = floats and kind == "double" and case != "G"
-        for _ in range(count):
+        dims = () if along == "-" else tuple(along.split(","))
+        for _ in range(int(count)):
             at = len(variables)
             attrs = {"long_name": f"variable {at} of {name}", "units": "1"}
-            variables.append(Variable(f"v{at:03d}", TYPES["float" if narrow else kind], dims, number, attrs))
+            variables.append(Variable(f"v{at:03d}", TYPES["float" if narrow else kind], dims, int(number), attrs))
     used = {dim for variable in variables for dim in variable.dims}
     known: dict[str, int | None] = {dim: n for dim, n in {**_SMALL_DIMS, **lengths}.items() if dim in used}
     return CaseFile(name, known, {"title": f"like E3SM-IO's {name}"}, variables)
