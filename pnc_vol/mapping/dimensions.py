@@ -20,7 +20,7 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -29,6 +29,8 @@ from pnc_vol.format.limits import check_name
 from pnc_vol.format.model import Dim
 from pnc_vol.mapping.names import legal_name
 from pnc_vol.mapping.tree import Axis, DatasetNode, FileDims, Tree
+
+PlainNames = Callable[[], set[str]]
 
 __all__ = ["DimBook", "declare", "is_nameless", "label_of", "may_be_made", "name_axes"]
 
@@ -90,7 +92,10 @@ class DimBook:
     coordinates : for each dimension, the scale that is its coordinate variable, or None
     labels : for each dimension, the label that its name alone stands for
     records : datasets that have the record dimension
+    unused : bool, of a header that was read: there are dimensions that no variable uses
     """
+
+    unused = False
 
     def __init__(self, nodes: Iterable[DatasetNode], before: Iterable[Dim] = ()) -> None:
         self.dims: list[Dim] = []
@@ -102,7 +107,9 @@ class DimBook:
         self._given = dict(before)
         self._made = {name for name, size in self._given.items() if is_nameless(name, size)}
         self._record = -1
-        self._plain: set[str] = set()
+        self._plain_of: PlainNames = set
+        plain = set[str]()
+        self._known_plain: set[str] | None = plain
         self.records: list[DatasetNode] = []
         for node in nodes:
             # `is_record` and `is_placeholder`, as both are called here: this runs once for each variable of a file.
@@ -114,11 +121,39 @@ class DimBook:
                 self.records.append(node)
             if len(shape) == 1:
                 if node.scale is None:
-                    self._plain.add(node.cdf_name)
+                    plain.add(node.cdf_name)
                 elif not record:
                     self._own[node.uid] = self._add(node.cdf_name, shape[0], node)
         if self.records:
             self._name_record(self.records)
+
+    @classmethod
+    def as_read(cls, dims: tuple[Dim, ...], coordinates: Mapping[int, DatasetNode], plain: PlainNames) -> DimBook:
+        """Return the dimensions of a header that was read, as they are there.
+
+        Parameters
+        ----------
+        dims : tuple of Dim
+        coordinates : mapping of int to DatasetNode, the coordinate variable of each dimension that has one.
+        plain : callable
+            Returns the names of all datasets of one axis that are no scales; called when a dimension is to be found
+            that has no name.
+        """
+        book = cls((), dims)
+        for index, (name, size) in enumerate(dims):
+            book._add(name, size, coordinates.get(index))
+            if not size:
+                book._record = index
+        book._own = {node.uid: index for index, node in coordinates.items()}
+        book._plain_of, book._known_plain = plain, None
+        return book
+
+    @property
+    def _plain(self) -> set[str]:
+        """The names of all datasets of one axis that are no scales."""
+        if self._known_plain is None:
+            self._known_plain = self._plain_of()
+        return self._known_plain
 
     def place(self, node: DatasetNode) -> tuple[int, ...]:
         """Return the dimensions of a dataset's axes, as indices into `dims`; none for a placeholder."""
@@ -164,7 +199,8 @@ class DimBook:
 
     def go_plain(self, node: DatasetNode) -> None:
         """Take note that a dataset that is no scale has gone, whose name no dimension has or could be given."""
-        self._plain.discard(node.cdf_name)
+        if self._known_plain is not None:
+            self._known_plain.discard(node.cdf_name)
 
     def in_order(self, before: tuple[Dim, ...], spare: Container[str]) -> tuple[tuple[Dim, ...], list[int] | None]:
         """Return the dimensions in the order of an earlier header, and what becomes of each index (None: nothing).

@@ -10,7 +10,7 @@ Rules
 3. Attributes that nobody changed are passed on as the bytes they were read as.
 4. What comes of a change is what would be made of the whole tree; where that is not sure, all is made anew; so it is
    where a variable is renamed, or goes together with other changes.
-   Of a file as it was read (`Flat.book` is None) the variables that nobody changed stay as they are there.
+   Of a file as it was read the variables that nobody changed stay as they are there.
 5. Record datasets are counted by their length. The length of a dataset is in its marker only if it is not the number of
    records of the file, so that others change only if they have, or had, that number.
 """
@@ -20,6 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -30,8 +31,8 @@ from pnc_vol.mapping import conventions
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fill
 from pnc_vol.mapping.dimensions import DimBook, may_be_made
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
-from pnc_vol.mapping.names import MARKER, NameBook, dataset_name, dump_marker, legal_name, variable_name
-from pnc_vol.mapping.tree import DatasetNode, Node, Tree
+from pnc_vol.mapping.names import NameBook, dataset_name, dump_marker, legal_name, variable_name
+from pnc_vol.mapping.tree import DatasetNode, Node, Tree, plain_names
 
 __all__ = ["Flat", "changed", "numrecs_for", "numrecs_of", "to_header"]
 
@@ -50,7 +51,8 @@ class Flat(NamedTuple):
 
     header : Header, not placed (`begin` -1, `numrecs` 0), or with the begins that it has in the file.
     uids : tuple of int, ``header.vars[i]`` belongs to the dataset ``uids[i]``.
-    book : DimBook or None, the dimensions as they were found, and what is known of them; None of a file as it was read.
+    book : DimBook or None, the dimensions as they were found, and what is known of them; None of a file as it was read
+        until a variable changes.
     moved : list of int or None, the index in the header of each dimension of `book`, if it is another one.
     lengths : dict of int to int, how many datasets have each number of records.
     names : set of str, of all variables; empty until the first new variable asks for them.
@@ -452,6 +454,8 @@ def changed(flat: Flat, header: Header, tree: Tree, place: Callable[[Header], li
         nodes |= changed_nodes
     if len(nodes) > most:
         return None
+    if nodes or changed.added:
+        flat = _book_of(flat, tree)
     own: dict[int, tuple[Attr, ...]] = {}
     uids, positions = flat.uids, dict[int, int]()
     for uid, node in nodes.items():
@@ -505,33 +509,24 @@ def _without(flat: Flat, header: Header, removed: dict[int, DatasetNode]) -> Fla
     return flat._replace(header=without_vars(header, gone), uids=uids)
 
 
+def _book_of(flat: Flat, tree: Tree) -> Flat:
+    """Return the same with the dimensions: of a file as it was read they are looked at when a variable changes."""
+    if flat.book is not None:
+        return flat
+    header, plain = flat.header, partial(plain_names, tree.datasets, flat.uids, flat.header.vars)
+    book = DimBook.as_read(header.dims, tree.file_dims.coordinates, plain)
+    book.unused = bool(tree.file_dims.spare)
+    return flat._replace(book=book)
+
+
 def _attrs_of(flat: Flat, node: DatasetNode, old: Var, numrecs: int, *, resized: bool) -> tuple[Attr, ...] | None:
     """Return all attributes of a variable; None if it differs in more."""
-    if flat.book is None:
-        return None if resized else _attrs_of_numbers(node, old, flat.header.dims)
+    assert flat.book is not None
     # attributes, and records of a dataset that has some, change no dimension
     visible = old.dims[: len(old.dims) - len(node.element.trailing)] if flat.moved is None and not resized else None
     var = _variable_of(node, flat.book, numrecs, visible)
     dims = var.dims if flat.moved is None else tuple(flat.moved[index] for index in var.dims)
     return var.attrs if (var.name, dims, var.type) == (old.name, old.dims, old.type) else None
-
-
-def _attrs_of_numbers(node: DatasetNode, var: Var, dims: tuple[Dim, ...]) -> tuple[Attr, ...] | None:
-    """Return all attributes of a variable that was read, and changed in them alone; None if more is to be known of it.
-
-    Parameters
-    ----------
-    node : DatasetNode
-    var : Var, as it was read.
-    dims : tuple of Dim, those of the header.
-    """
-    if node.owner is not None or not _type_says_all(node.element, var.dims, dims):
-        return None
-    marker: dict[str, Any] = {}
-    attrs = named_attrs(node.attrs, marker)
-    if node.fillvalue is not None:
-        attrs = with_fill(node.fillvalue, node.element, attrs, marker)
-    return None if marker or MARKER in map(itemgetter(0), var.attrs) else attrs
 
 
 def _added(flat: Flat, tree: Tree, nodes: list[DatasetNode], numrecs: int) -> Header | None:
@@ -541,8 +536,8 @@ def _added(flat: Flat, tree: Tree, nodes: list[DatasetNode], numrecs: int) -> He
     others.
     """
     header, book, taken = flat.header, flat.book, flat.names
-    # Dimensions that no variable uses stand in no book.
-    if book is None or header.version != 5 or len(header.dims) != len(book.dims):
+    # Dimensions that no variable uses are in no book but that of a header that was read; new variables may change them.
+    if book is None or header.version != 5 or len(header.dims) != len(book.dims) or book.unused:
         return None
     if not taken:
         taken.update(map(itemgetter(0), header.vars))

@@ -30,7 +30,8 @@ from pnc_vol.mapping.names import DEEPEST
 
 __all__ = [
     "NAMELESS", "NO_PARTS", "Axis", "Changes", "DatasetNode", "FileDims", "GroupNode", "Limits", "Node", "Plan",
-    "Shape", "Tree", "Unread", "attach_scales", "fillvalue_of", "itemsizes_of", "lengths_of", "read_all", "walk",
+    "Shape", "Tree", "Unread", "attach_scales", "fillvalue_of", "itemsizes_of", "lengths_of", "plain_names", "read_all",
+    "walk",
 ]  # fmt: skip
 
 
@@ -239,13 +240,14 @@ def _seen_axes(names: tuple[tuple[str, str | None], ...]) -> list[Axis]:
 
 
 class FileDims:
-    """Dimensions that keep their order, read or declared, `spare` ones without variables; `named`: what
-    `dimensions.name_axes` found."""
+    """Dimensions that keep their order, read or declared, `spare` ones without variables; `coordinates`: of a header
+    that was read, the coordinate variable of each that has one; `named`: what `dimensions.name_axes` found."""
 
-    __slots__ = ("named", "order", "spare")
+    __slots__ = ("coordinates", "named", "order", "spare")
 
     def __init__(self, order: tuple[Dim, ...] = (), spare: frozenset[str] = frozenset()) -> None:
         self.order, self.spare = order, spare
+        self.coordinates: Mapping[int, DatasetNode] = {}
         self.named: dict[Any, Any] = {}
 
 
@@ -712,6 +714,23 @@ def lengths_of(datasets: dict[int, DatasetNode]) -> dict[int, int]:
             shape, limits = one.shape, one.maxshape
         if limits and limits[0] is None:
             found[shape[0]] = found.get(shape[0], 0) + 1
+    return found
+
+
+def plain_names(datasets: Mapping[int, DatasetNode], uids: Iterable[int], variables: Iterable[Var]) -> set[str]:
+    """Return the names of those variables that are datasets of one axis and no scales; none is made for that.
+
+    Examples
+    --------
+    >>> plain_names({}, (), ())
+    set()
+    """
+    found = set[str]()
+    for one, var in zip(map(partial(_get, datasets), uids), variables, strict=True):
+        # Those that are not made are no scales; those that are gone have no entry.
+        shape, scale = (one[3], None) if type(one) is tuple else (one.shape, one.scale) if one else ((), None)
+        if scale is None and shape and len(shape) == 1:
+            found.add(var[0])
     return found
 
 

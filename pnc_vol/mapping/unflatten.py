@@ -146,6 +146,7 @@ class _TreeReader:
         used = {index for dims in set(map(itemgetter(1), header.vars)) for index in dims}
         spare = frozenset(dim.name for index, dim in enumerate(header.dims) if index not in used)
         tree.file_dims.order, tree.file_dims.spare = header.dims, spare
+        tree.file_dims.coordinates = self.coordinates
         tree.touch()
         return tree
 
