@@ -65,7 +65,6 @@ __all__ = [
     "with_count",
     "with_zero_begins",
     "without",
-    "without_vars",
 ]
 
 Parts = Sequence[tuple[int, int, int]]
@@ -356,6 +355,7 @@ def with_changes(
     *,
     attrs: tuple[Attr, ...],
     own: Mapping[int, tuple[Attr, ...]] = _NO_CHANGES,
+    gone: Sequence[int] = (),
     added: Header | None = None,
 ) -> Header:
     """Return the same definitions but for some objects; only these are checked and encoded, and the others keep their
@@ -366,6 +366,7 @@ def with_changes(
     header : Header
     attrs : attributes of the file
     own : the attributes of variables that have others now, by their index
+    gone : indices of variables that go, ascending
     added : variables of CDF-5 behind the others, without records; its dimensions, and maybe others behind them
 
     Raises
@@ -375,29 +376,32 @@ def with_changes(
 
     Examples
     --------
-    >>> old = Header(5, vars=(Var("a", (), (), 6), Var("b", (), (), 6)))
-    >>> with_changes(old, attrs=(), own={1: (Attr("units", 2, 1, b"K"),)}).vars[1].attrs[0].name
-    'units'
+    >>> old = Header(5, vars=(Var("a", (), (), 6, 176), Var("b", (), (), 6, 184)))
+    >>> new = with_changes(old, attrs=(), own={1: (Attr("units", 2, 1, b"K"),)}, gone=[0])
+    >>> new.vars[0].attrs[0].name, encode(new) == encode(Header(5, vars=new.vars))
+    ('units', True)
     """
-    variables, facts, dims = header.vars, header.facts, header.dims
+    variables, facts, dims, sizes = header.vars, header.facts, header.dims, header.facts.inner_sizes
     if own:
         every = list(variables)
         for i, attributes in own.items():
             name, axes, _, code, begin = every[i]
             every[i] = _make(Var, (name, axes, attributes, code, begin))
         variables = tuple(every)
-    sizes = facts.inner_sizes
+    if gone:
+        variables, sizes = without(variables, gone), [*without(inner_sizes(header), gone)]
     if added is not None:
         check_limits(added)
-        variables, dims, sizes = variables + added.vars, added.dims, inner_sizes(header) + inner_sizes(added)
+        variables, dims, sizes = variables + added.vars, added.dims, (sizes or inner_sizes(header)) + inner_sizes(added)
     made = Header(header.version, header.numrecs, dims, attrs, variables)
     new = made.facts
-    new.encoded, new.inner_sizes = _changed(header, made, sorted(own)), sizes
-    new.record_vars, new.within_limits = facts.record_vars, facts.within_limits
+    new.encoded, new.inner_sizes = _changed(header, made, own, gone), sizes
+    new.record_vars = None if gone and facts.record_vars else facts.record_vars
+    new.within_limits = facts.within_limits
     return made
 
 
-def without(items: tuple[T, ...], gone: Sequence[int]) -> tuple[T, ...]:
+def without(items: Sequence[T], gone: Sequence[int]) -> tuple[T, ...]:
     """Return all but those of some numbers, which ascend."""
     left = list(items)
     for i in reversed(gone):
@@ -405,38 +409,10 @@ def without(items: tuple[T, ...], gone: Sequence[int]) -> tuple[T, ...]:
     return tuple(left)
 
 
-def without_vars(header: Header, gone: Sequence[int]) -> Header:
-    """Return the same definitions without the variables of some numbers, which ascend; nothing is encoded anew for
-    that.
-
-    Examples
-    --------
-    >>> old = Header(5, vars=(Var("a", (), (), 6, 176), Var("b", (), (), 6, 184)))
-    >>> encode(without_vars(old, [0])) == encode(Header(5, vars=(Var("b", (), (), 6, 184),)))
-    True
-    """
-    writer, known, facts = _HeaderWriter(WIDTHS[header.version]), _encoded(header), header.facts
-    made = Header(header.version, header.numrecs, header.dims, header.attrs, without(header.vars, gone))
-    at, carried = known.at, known.begins_of(header.vars)
-    start, listing = int(at[1]), writer.listing(VARIABLE, len(made.vars))
-    changes: list[_Change] = [(start, start + len(listing), listing)]
-    changes += [(int(at[i + 2]), int(at[i + 3]), b"") for i in gone]
-    base = known.body()
-    known.base, known.changes = b"", ()
-    made.facts.encoded = Encoded(
-        np.delete(_moved(at, changes), np.array(gone) + 2), _pieces(base, changes), made.vars,
-        carried - sum(i < carried for i in gone), base, changes,
-    )  # fmt: skip
-    made.facts.inner_sizes = list(without(tuple(inner_sizes(header)), gone))
-    made.facts.record_vars = None if facts.record_vars else facts.record_vars
-    made.facts.within_limits = facts.within_limits
-    return made
-
-
-def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
+def _changed(old: Header, new: Header, own: Mapping[int, tuple[Attr, ...]], gone: Sequence[int]) -> Encoded:
     """Return the bytes of a header that was made of another one; those of its attributes that are new are checked."""
     writer, known = _HeaderWriter(WIDTHS[old.version]), _encoded(old)
-    w, at, n = writer.w, known.at, len(old.vars)
+    w, at, n, kept = writer.w, known.at, len(old.vars), len(old.vars) - len(gone)
     changes, carried = list[_Change](), known.begins_of(old.vars)
     if len(new.dims) != len(old.dims):
         start = 4 + w.number.size
@@ -446,18 +422,23 @@ def _changed(old: Header, new: Header, own: list[int]) -> Encoded:
     if len(new.vars) != n:
         start = int(at[1])
         changes.append((start, start + w.listing.size, writer.listing(VARIABLE, len(new.vars))))
-    for i in own:
-        var, start = old.vars[i], int(at[i + 2])
-        start += len(writer.name(var.name)) + w.number.size * (1 + len(var.dims))
-        end = int(at[i + 3]) - w.tail.size
-        changes += _list_changes(writer, start, end, var.attrs, new.vars[i].attrs, f"Variable {var.name!r}")
+    for i in sorted((*own, *gone)):
+        var, start, end = old.vars[i], int(at[i + 2]), int(at[i + 3])
+        if i in own:
+            start, end = start + len(writer.name(var.name)) + w.number.size * (1 + len(var.dims)), end - w.tail.size
+            changes += _list_changes(writer, start, end, var.attrs, own[i], f"Variable {var.name!r}")
+        else:
+            changes.append((start, end, b""))
     at = _moved(at, changes)
-    if len(new.vars) != n:
-        entries, end = writer.variables(new, new.vars[n:]), int(known.at[-1])
+    if gone:
+        at = np.delete(at, np.array(gone) + 2)
+        carried -= sum(i < carried for i in gone)
+    if len(new.vars) > kept:
+        entries, end = writer.variables(new, new.vars[kept:]), int(known.at[-1])
         ends = np.fromiter(accumulate(map(len, entries)), np.int64, len(entries))
         made = bytearray().join(entries)
-        if carried == n and new.vars[n].begin >= 0:
-            begins = np.fromiter(map(_begin_of, new.vars[n:]), np.int64, len(entries))
+        if carried == kept and new.vars[kept].begin >= 0:
+            begins = np.fromiter(map(_begin_of, new.vars[kept:]), np.int64, len(entries))
             _set_begins(made, ends - w.begin, begins, w)
             carried = len(new.vars)
         changes.append((end, end, made))
@@ -577,45 +558,26 @@ def changed_parts(old: bytes, new: bytes, header: Header | None = None) -> Parts
     >>> changed_parts(encode(Header(5)), encode(Header(5, 7)))
     [(4, 12, 12)]
     """
-    encoded: Encoded | None = None if header is None else header.facts.encoded
-    if encoded is not None and old and encoded.base is old:
-        changes, encoded.base, encoded.changes = encoded.changes, b"", ()
-        return _listed_parts(changes, old, new)
     behind = count_end(new)
-    n = min(len(old), len(new)) - behind
-    if old[:4] != new[:4] or n < 0:
+    n = min(len(old), len(new))
+    if old[:4] != new[:4] or n < behind:
         return [(0, len(old), len(new))]
-    found = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
-    unlike = (np.frombuffer(old, np.uint8, n, behind) != np.frombuffer(new, np.uint8, n, behind)).nonzero()[0]
-    if n <= _GAP and len(old) != len(new):
-        # one part
-        return [*found, (behind + (int(unlike[0]) if len(unlike) else n), len(old), len(new))]
-    if len(old) != len(new):
-        unlike = np.append(unlike, n)
-    if len(unlike):
-        gaps = np.diff(unlike)
-        split = np.flatnonzero(gaps > _GAP)
-        if len(split) >= _MOST_PARTS:
-            split = np.sort(split[np.argsort(gaps[split], kind="stable")[1 - _MOST_PARTS :]])
-        starts = unlike[np.append(0, split + 1)] + behind
-        ends = unlike[np.append(split, len(unlike) - 1)] + (behind + 1)
-        found += [(start, end, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-        if len(old) != len(new):
-            found[-1] = found[-1][0], len(old), len(new)
-    return found
-
-
-def _listed_parts(changes: Iterable[_Change], old: bytes, new: bytes) -> Parts:
-    """Return the same, of a header that these changes made; the first one that moves others is in the last part."""
-    behind = count_end(new)
+    encoded: Encoded | None = None if header is None else header.facts.encoded
+    if encoded is not None and encoded.base is old:
+        changes, encoded.base, encoded.changes = encoded.changes, b"", ()
+    else:
+        changes = [(behind, n, new[behind:n]), (n, len(old), new[n:])]
     found = [(4, behind, behind)] if old[4:behind] != new[4:behind] else []
     for start, end, made in changes:
         if len(made) != end - start:
+            # What moves all others is the last part.
             found.append((start, len(old), len(new)))
             break
-        unlike = (np.frombuffer(made, "u4") != np.frombuffer(old, "u4", len(made) >> 2, start)).nonzero()[0].tolist()
-        if unlike:
-            found.append((start + 4 * unlike[0], *2 * (start + 4 * unlike[-1] + 4,)))
+        unlike = (np.frombuffer(made, "u1") != np.frombuffer(old, "u1", len(made), start)).nonzero()[0] + start
+        if len(unlike):
+            split = (np.diff(unlike) > _GAP).nonzero()[0]
+            ends = [*(unlike[split] + 1).tolist(), int(unlike[-1]) + 1]
+            found += zip([int(unlike[0]), *unlike[split + 1].tolist()], ends, ends, strict=True)
     return found if len(found) < 2 else _merged(found)
 
 

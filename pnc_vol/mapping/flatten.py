@@ -25,7 +25,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from pnc_vol.format.encode import with_changes, without, without_vars
+from pnc_vol.format.encode import with_changes, without
 from pnc_vol.format.model import BYTE, CHAR, DOUBLE, FLOAT, Attr, Dim, Header, Var
 from pnc_vol.mapping import conventions
 from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fill
@@ -506,7 +506,7 @@ def _without(flat: Flat, header: Header, removed: dict[int, DatasetNode]) -> Fla
             flat.book.go_plain(node)
     flat.names.difference_update(names)
     uids = without(flat.uids, gone)
-    return flat._replace(header=without_vars(header, gone), uids=uids)
+    return flat._replace(header=with_changes(header, attrs=header.attrs, gone=gone), uids=uids)
 
 
 def _book_of(flat: Flat, tree: Tree) -> Flat:

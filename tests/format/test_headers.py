@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import pnc_vol
 from pnc_vol.errors import DefinitionError, NameExistsError, TruncatedHeaderError
-from pnc_vol.format.encode import changed_parts, with_changes
+from pnc_vol.format.encode import changed_parts, header_size, with_changes
 
 
 def test_attribute_lists_of_all_shapes_follow_each_other() -> None:
@@ -56,6 +56,47 @@ def test_a_header_with_other_attributes_is_encoded_as_if_anew(
             made[start:end] = after[start:stop]
         assert bytes(made) == after
         before = after
+
+
+some = st.lists(st.binary(max_size=5), max_size=3).map(
+    lambda values: tuple(Attr(f"a{i}", 2, len(value), value) for i, value in enumerate(values))
+)
+
+
+@given(st.data(), st.booleans())
+def test_a_header_of_which_variables_change_go_and_come_is_encoded_as_if_anew(
+    data: st.DataObject, placed: bool
+) -> None:
+    """Also its size, and what differs; those that come have their begins, or get them with all others."""
+    count = data.draw(st.integers(0, 6))
+    variables = tuple(Var(f"v{i}", (), data.draw(some), 6, 4096 + 8 * i) for i in range(count))
+    header = Header(5, 3, (Dim("x", 2),), data.draw(some), variables)
+    before = encode(header)
+    for step in range(3):
+        numbers = range(len(header.vars))
+        chosen = data.draw(st.lists(st.sampled_from(["own", "gone", ""]), min_size=len(numbers), max_size=len(numbers)))
+        own = {i: data.draw(some) for i in numbers if chosen[i] == "own"}
+        gone = [i for i in numbers if chosen[i] == "gone"]
+        names = [f"n{step}{'é' * i}" for i in range(data.draw(st.integers(0, 2)))]
+        begin = 8192 + 64 * step if placed else -1
+        dims = (*header.dims, Dim(f"d{step}", 4)) if names else header.dims
+        new = tuple(Var(name, (len(dims) - 1,), data.draw(some), 4, begin) for name in names)
+        attrs = data.draw(st.sampled_from([header.attrs, ()]))
+        added = Header(5, 0, dims, (), new) if new else None
+        wanted = [var._replace(attrs=own.get(i, var.attrs)) for i, var in enumerate(header.vars) if i not in gone]
+        made = with_changes(header, attrs=attrs, own=own, gone=gone, added=added)
+        assert made == Header(5, 3, dims, attrs, (*wanted, *new))
+        if not placed:
+            made = made.with_begins(range(16384, 16384 + 64 * len(made.vars), 64))
+        anew = Header(5, 3, made.dims, made.attrs, made.vars)
+        assert header_size(made) == header_size(anew)
+        after = encode(made)
+        assert after == encode(anew)
+        patched = bytearray(before)
+        for start, end, stop in reversed(changed_parts(before, after, made)):
+            patched[start:end] = after[start:stop]
+        assert bytes(patched) == after
+        header, before = made, after
 
 
 X = Dim("x", 1)
