@@ -168,7 +168,7 @@ def _is_legal(name: str) -> bool:
 class Attributes(MutableMapping[str, Attribute]):
     """The attributes of one object, by their true names, in the order of their creation.
 
-    A few attributes are a tuple. Many, and those of which some have another name in the header, are a table as well.
+    They are a tuple, as the header has them, as long as they are few and each has its own name there; else a table.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class Attributes(MutableMapping[str, Attribute]):
     ('K', 1)
     """
 
-    __slots__ = ("_findings", "_raw", "_table", "markers")
+    __slots__ = ("_findings", "_known", "markers")
 
     def __init__(
         self,
@@ -193,41 +193,38 @@ class Attributes(MutableMapping[str, Attribute]):
         renamed: Mapping[str, str] = NO_MARKERS,
         findings: Sink | None = None,
     ) -> None:
-        self._raw: tuple[Attr, ...] | None = raw
-        """All of them as the header has them; None after a change of the table."""
-        self._table: dict[str, Attr] | None = None
-        """By true name; None if each has its name in the header and nobody needed a table."""
+        self._known: tuple[Attr, ...] | dict[str, Attr] = raw
+        """As the header has them; or by true name."""
         self.markers = markers
         self._findings = findings
         if renamed:
-            table: dict[str, Attr] = {}
+            book, table = NameBook(), dict[str, Attr]()
             for attr in raw:
                 name = renamed.get(attr.name, attr.name)
-                # two of one name: the first is it, the other shows its name in the file, or nothing
-                table.setdefault(attr.name if name in table else name, attr)
-            self._table = table
+                # two of one name: the first is it, the other shows its name in the file, or one that is free
+                table[book.take(attr.name if name in table else name)] = attr
+            self._known = table
 
     @property
     def raw(self) -> tuple[Attr, ...]:
         """The attributes as the header has them."""
-        if self._raw is None:
-            self._raw = tuple((self._table or {}).values())
-        return self._raw
+        known = self._known
+        return known if type(known) is tuple else tuple(known.values())  # type: ignore[union-attr]
 
-    def stored(self) -> Mapping[str, Attr]:
-        """Return the attributes as the header has them, by their true names."""
-        if self._table is None:
-            self._table = {attr[0]: attr for attr in self.raw}
-        return self._table
+    def stored(self) -> dict[str, Attr]:
+        """Return the attributes as the header has them, by their true names; not to be changed."""
+        known = self._known
+        return known if type(known) is dict else {attr[0]: attr for attr in known}  # type: ignore[misc]
 
     def _find(self, name: str) -> Attr | None:
-        table, raw = self._table, self._raw
-        if table is None and raw is not None and len(raw) <= _FEW:
-            for attr in raw:
+        known = self._known
+        if type(known) is tuple and len(known) <= _FEW:
+            for attr in known:
                 if attr[0] == name:
                     return attr
             return None
-        return (self.stored() if table is None else table).get(name)
+        table = self._known = self.stored()
+        return table.get(name)
 
     def names(self) -> list[str]:
         """Return the names, sorted."""
@@ -250,14 +247,14 @@ class Attributes(MutableMapping[str, Attribute]):
         """Assign what `make_attribute` makes of a value of `PLAIN_TYPES`; False, nothing done, if it may be wrong."""
         if not (is_plain(value) and _is_legal(name) and name not in self.markers):
             return False
-        raw = self._raw
-        if self._table is None and raw is not None and len(raw) < _FEW:
-            self._raw = _with_one(raw, name, value)
-        else:
-            old = self._find(name)
-            if old is not None and old[0] in self.markers:
-                return False
-            self._put(name, encode_plain(name, value))
+        known = self._known
+        if type(known) is tuple and len(known) < _FEW:
+            self._known = _with_one(known, name, value)
+            return True
+        old = self._find(name)
+        if old is not None and old[0] in self.markers:
+            return False
+        self._put(name, encode_plain(name, value))
         return True
 
     @done_whole
@@ -274,14 +271,13 @@ class Attributes(MutableMapping[str, Attribute]):
         self._put(name, attr)
 
     def _put(self, name: str, attr: Attr) -> None:
-        raw = self._raw
-        if self._table is None and raw is not None and len(raw) < _FEW and attr[0] == name:
-            self._raw = _replaced(raw, attr)
+        known = self._known
+        if type(known) is tuple and len(known) < _FEW and attr[0] == name:
+            self._known = _replaced(known, attr)
         else:
-            self.stored()
-            # in this order: whatever Ctrl-C lets be done of it, the list follows from the table
-            self._raw = None
-            self._table[name] = attr  # type: ignore[index]
+            table = self.stored()
+            table[name] = attr
+            self._known = table
 
     def _name_in_header(self, name: str) -> str:
         """Return what an attribute that is assigned is called in the header."""
@@ -300,21 +296,22 @@ class Attributes(MutableMapping[str, Attribute]):
         old = self._find(name)
         if old is None:
             raise KeyError(name)
-        if self._table is None:
-            self._raw = tuple([attr for attr in self.raw if attr is not old])
+        known = self._known
+        if type(known) is dict:
+            del known[name]
         else:
-            self._raw = None
-            del self._table[name]
+            self._known = tuple([attr for attr in known if attr is not old])  # type: ignore[misc]
         self._unmark(old.name)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._find(name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        return iter([attr[0] for attr in self.raw] if self._table is None else self._table)
+        known = self._known
+        return iter(known if type(known) is dict else [attr[0] for attr in known])
 
     def __len__(self) -> int:
-        return len(self.raw if self._table is None else self._table)
+        return len(self._known)
 
     def __repr__(self) -> str:
         return f"<Attributes {list(self)!r}>"

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import pnc_vol
+from pnc_vol.format.model import Attr
+from pnc_vol.mapping.attributes import Attributes
 
 ENUM = h5py.enum_dtype({"R": 0, "G": 1}, "i1")
 E = h5py.Empty
@@ -204,3 +206,13 @@ def test_attributes_that_many_objects_share_are_changed_for_one_alone(tmp_path: 
             assert [dict(f[name].attrs) for name in "pq"] == [{"a": "K", "n": 0.5}, {"a": "m", "n": 0.5}]
             assert (list(f["r"].attrs), f["r"].attrs["a"].tolist()) == (["a"], [1, 2])
             f.flush()
+
+
+def test_attributes_that_claim_one_name_are_all_there() -> None:
+    """One of which the name in the file is another one's true name was shown nowhere, and lost with a change."""
+    listed = tuple(Attr(name, 2, 1, name.encode()) for name in ("x", "b", "y"))
+    found = Attributes(listed, renamed={"x": "y", "b": "z", "y": "z"})
+    assert found.raw == listed
+    assert list(found) == ["y", "z", "y_2"]
+    found.put_plainly("new", "K")
+    assert found.raw[:3] == listed
