@@ -49,8 +49,9 @@ class Definitions:
     tree : Tree
     version : int, 1, 2 or 5: the CDF format.
     flat : Flat or None, the tree as a header without begins, as it was at `flat_version` of the tree.
-    with_begins : (Flat, Header) or None, the same with begins.
-    same_places : Header or None, one that differs from that of the layout in attributes and records alone.
+    with_begins : (Flat, Header) or None
+        The same with begins: `Flat.header` itself where all variables that it has in common with the layout in force
+        lie where they lay, and new ones behind them.
     flushed_version : int, the version of the tree that the file has.
     widened : dict of int to int
         Strings that grew, here or elsewhere, by uid: the width in bytes that all ranks know.
@@ -69,7 +70,6 @@ class Definitions:
         "flat_version",
         "flushed_version",
         "ordered_by_place",
-        "same_places",
         "size_used",
         "tree",
         "version",
@@ -83,7 +83,6 @@ class Definitions:
         self.flat: Flat | None = None
         self.flat_version = self.size_used = -1
         self.with_begins: tuple[Flat, Header] | None = None
-        self.same_places: Header | None = None
         self.flushed_version = tree.version
         self.widened: dict[int, int] = {}
         self.ordered_by_place = self.drain_agreed = False
@@ -221,13 +220,12 @@ class Definitions:
         stays = known is not None and known[0] is old and not layout.drained and there.vars is known[1].vars
         # With the bytes and the begins that it has in the file.
         header = there.with_numrecs(old.header.numrecs) if stays else old.header
-        new = changed(old, header, self.tree, layout.begins_behind if stays else _no_begins)
+        new = changed(old, header, self.tree, layout.begins_behind if stays else None)
         if new is None:
             return None
         check_limits(new.header)
         if stays and (new.header.facts is header.facts or _fits(header, new, layout)):
             self.with_begins = new, new.header
-            self.same_places = new.header
         return new
 
     def lay_out(self, flat: Flat, disk: StoredFile, *, closing: bool = False) -> Header:
@@ -271,8 +269,7 @@ class Definitions:
         else:
             header = self.lay_out(flat, disk, closing=closing)
         if header is not layout.header or layout.drained:
-            layout = layout.successor(header, flat.uids, self.tree.datasets, same_places=header is self.same_places)
-            self.same_places = None
+            layout = layout.successor(header, flat.uids, self.tree.datasets, stays=header is flat.header)
             # Known by its identity the next time, where an equal one is in force.
             self.with_begins = flat, layout.header
         return layout
@@ -342,10 +339,6 @@ def _fits(old: Header, new: Flat, layout: Layout) -> bool:
     # Without variables the file ends with its header, which may not become shorter like this.
     fits = size >= header_size(old) if region is None else size <= region
     return fits and (len(new.uids) <= n or new.header.vars[n].begin >= 0)
-
-
-def _no_begins(_new: Header) -> None:
-    """New variables get their begins with all others."""
 
 
 def _check_empty(node: DatasetNode, shape: tuple[int, ...]) -> None:

@@ -60,29 +60,25 @@ def fill(
     written_whole : collection of int, uids that need no filling; see `Posted`.
     """
     spans: dict[int, tuple[int, int]] = {}
-    records, same = target.header.numrecs, target.same_places(placed)
+    records, fresh = target.header.numrecs, target.added_to(placed)
     grown = bool(target.record_uids) and records > min(placed.records, placed.header.numrecs)
-    if same and not lost and not grown:
+    if fresh == () and not lost and not grown:
         # Nothing is new.
         return {}
     zeros_left = target.unwritten.reads_zero and not target.unwritten.stale_gaps and not lost
-    if same:
-        # The same variables lie where they lay: what is new of them is records.
-        if zeros_left and not any(target.record_uids.values()):
-            # All that was not written reads as zero, as it should.
-            return {}
-        asked: Collection[int] = lost if only_lost else target.record_uids.keys() | lost.keys()
-    else:
+    if fresh == () and zeros_left and not any(target.record_uids.values()):
+        # What is new are records, and all that was not written reads as zero, as it should.
+        return {}
+    asked: Collection[int] = lost if only_lost else fresh or ()
+    if not only_lost and (lost or grown or fresh is None):
         # What was there before, and is of fixed shape, is not even looked at.
-        fresh: Collection[int] | None = None if lost or grown else target.added_to(placed)
-        if fresh is None:
-            fresh = sorted((target.header_uids - placed.header_uids) | target.record_uids.keys() | lost.keys())
-        asked = fresh
-        if zeros_left:
-            # What reads as zero needs no look, but where something else should be read.
-            asked = [uid for uid in asked if fillvalue_of(tree.datasets, uid) is not None]
+        new = target.header_uids - placed.header_uids if fresh is None else fresh
+        asked = {*new, *target.record_uids, *lost}
+    if zeros_left:
+        # What reads as zero needs no look, but where something else should be read.
+        asked = [uid for uid in asked if fillvalue_of(tree.datasets, uid) is not None]
     tasks: list[Callable[[], None]] = []
-    for uid in sorted(asked) if same else asked:
+    for uid in sorted(asked):
         node = tree.datasets[uid]
         pattern = node.fillvalue
         old = uid in placed.header_uids

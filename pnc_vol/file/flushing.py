@@ -426,16 +426,14 @@ class _File(_Target):
         if comm.size > 1 and target.header.vars != placed.header.vars:
             # No rank goes on with another layout than the others.
             comm.agree("flush layout")
-        header, same_places = target.header, target.same_places(placed)
-        added = None if same_places else target.added_to(placed)
+        header, added = target.header, target.added_to(placed)
         if not (header.numrecs or target.data_end(header)) and header_size(header) < len(disk.header_bytes):
             # Without data the file ends with its header.
             disk.note_longer()
-        elif not (same_places or added) and placed.has_more_than(target.uids):
+        elif not added and target.uids is not placed.uids and placed.has_more_than(target.uids):
             disk.note_longer()
         # Where variables only came or went nothing moves, and nothing that the header in the file knows is overwritten.
-        known = disk.uids is (target if same_places else placed).uids
-        if lost or not (known and (same_places or added is not None)):
+        if lost or added is None or disk.uids is not placed.uids:
             self.copy = copied(comm, session.defs.tree, disk, session.options, target, lost)
         if lost and self.copy is None and disk.at_stake:
             self.later = {uid: (first, live) for uid, (first, live) in lost.items() if first < live}
@@ -586,7 +584,7 @@ def _before_data(session: Session, target: Layout, agreed: Agreement) -> bool:
         and not agreed.lost
         and not replaces_live(disk, target.uids)
         and header_size(target.header) >= len(disk.header_bytes)
-        and (layout.same_places(target) or not layout.needs_move(target, session.defs.tree))
+        and (target.added_to(layout) is not None or not layout.needs_move(target, session.defs.tree))
     )
     together = comm.size > 1 and session.transport.choose(agreed) != "independent"
     if not adds or session.epochs.must_wait(together=together or agreed.drained):

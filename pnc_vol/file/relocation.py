@@ -54,7 +54,7 @@ def copied(
     layout = disk.layout
     if not layout.with_early_places(tree)[0].vars:
         return None
-    stays = layout.same_places(target) or not layout.needs_move(target, tree)
+    stays = not layout.needs_move(target, tree)
     if stays and not _harms(tree, disk, target, lost):
         return None
     if not layout.relocates:

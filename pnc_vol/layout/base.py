@@ -363,7 +363,7 @@ class Layout(abc.ABC):
 
     def widens(self, target: Layout) -> bool:
         """Return whether `target` has longer strings: this header would show the first characters of new ones."""
-        if self.same_places(target):
+        if target.added_to(self) is not None:
             return False
         others = {*zip(self.uids, self.itemsizes, strict=True)} - {*zip(target.uids, target.itemsizes, strict=True)}
         if not others:
@@ -389,7 +389,7 @@ class Layout(abc.ABC):
         self.record_uids = {uids[i]: fillvalue_of(datasets, uids[i]) is not None for i in record_vars(header)}
         # Strings may grow after this, and then their data are as wide as they were.
         self.itemsizes = itemsizes_of(datasets, uids)
-        self._extends: list[int] | None = None
+        self._follows: list[int] | None = None
         self._maps: dict[int, Any] | None = None
         self.__dict__.pop("region", None)
         self._begin()
@@ -403,21 +403,22 @@ class Layout(abc.ABC):
         self.drained, self.early = False, None
 
     def successor(
-        self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode], *, same_places: bool = False
+        self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode], *, stays: bool = False
     ) -> Layout:
         """Return the layout of the header that a flush is going to write; this one if that is the same.
 
-        same_places : bool
-            The header differs from `header` in attributes, records, the variables of `begins_behind`, or variables of
-            fixed shape that are gone, alone.
+        stays : bool
+            All variables that both headers have lie where they lay, with as many records or others. Variables of fixed
+            shape are gone, or came by `begins_behind`, if any.
         """
-        if same_places and not self.drained:
-            if len(uids) == len(self.uids):
-                return self._with_header(header)
-            if len(uids) > len(self.uids):
-                return self.extended(header, uids, datasets)
-            if self.self_contained:
-                return self._reduced(header, uids)
+        if stays and not self.drained and (self.self_contained or len(uids) == len(self.uids)):
+            made = object.__new__(type(self))
+            made.__dict__.update(self.__dict__)
+            made.header = header
+            made._begin()
+            if len(uids) != len(self.uids):
+                made._follow(self, uids, datasets)
+            return made
         if not self.drained and header == self.header and uids == self.uids:
             return self
         made = self.anew()
@@ -428,6 +429,17 @@ class Layout(abc.ABC):
         made.adopt(header, uids, datasets)
         return made
 
+    def _follow(self, before: Layout, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> None:
+        """Have other variables than the layout of which this one is a copy: some less, or some more."""
+        self.uids, self._follows, self._maps = uids, before.itemsizes, None
+        for found in ("header_uids", "region"):
+            self.__dict__.pop(found, None)
+        if len(uids) > len(before.uids):
+            self.itemsizes = before.itemsizes + itemsizes_of(datasets, uids[len(before.uids) :])
+        else:
+            self.itemsizes = list(compress(before.itemsizes, map(set(uids).__contains__, before.uids)))
+            self.unwritten = NeverWritten(reads_zero=False, stale_gaps=True)
+
     def begins_behind(self, new: Header) -> list[int] | None:
         """Return where new variables begin if those of `header` stay, whose region they do not enter; None if not so
         plain.
@@ -436,30 +448,19 @@ class Layout(abc.ABC):
         """
         return None
 
-    def extended(self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> Layout:
-        """Return the layout of a header that has the variables of this one where they lie, and those of
-        `begins_behind`."""
-        made = self._with_header(header, uids)
-        made.itemsizes = self.itemsizes + itemsizes_of(datasets, uids[len(self.uids) :])
-        return made
-
-    def _reduced(self, header: Header, uids: tuple[int, ...]) -> Layout:
-        """Return the layout of a header that has some variables of this one, where they lie, and all with records."""
-        made, kept = self._with_header(header, uids), set(uids)
-        made.unwritten = NeverWritten(reads_zero=False, stale_gaps=True)
-        made.itemsizes = list(compress(self.itemsizes, map(kept.__contains__, self.uids)))
-        return made
-
     def added_to(self, other: Layout) -> tuple[int, ...] | None:
         """Return the variables that this layout has more than another one, if others lie alike in both; None if not so.
 
-        There are none if this one has fewer. Of layouts with records None as well, if it is not known of them already:
-        a variable with records moves those of others.
+        There are none if this one has fewer, or as many. Of layouts with records None as well, if it is not known of
+        them already: a variable with records moves those of others.
         """
         n, own, its = len(other.uids), self.header, other.header
+        if self.itemsizes is other.itemsizes:
+            # a list is made anew by each `adopt`, and kept under a header with other attributes
+            return ()
         if other.drained or not self.self_contained:
             return None
-        if self._extends is other.itemsizes:
+        if self._follows is other.itemsizes:
             return self.uids[n:]
         if len(self.uids) <= n or self.record_uids or other.record_uids:
             return None
@@ -473,27 +474,10 @@ class Layout(abc.ABC):
         known = self.uids if self._maps is None else self._maps
         return len(known) > len(uids) or not set(known) <= set(uids)
 
-    def _with_header(self, header: Header, uids: tuple[int, ...] | None = None) -> Layout:
-        """Return the same layout under another header; `uids`: with more or fewer variables."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made.header = header
-        made._begin()
-        if uids is not None:
-            made.uids, made._extends, made._maps = uids, self.itemsizes, None
-            for found in ("header_uids", "region"):
-                made.__dict__.pop(found, None)
-        return made
-
     def anew(self) -> Self:
         """Return a layout of the same kind for another header of this file; a subclass may hand on what it has of its
         own."""
         return type(self)(self.options)
-
-    def same_places(self, other: Layout) -> bool:
-        """Return whether all variables lie as in `other`, because nothing differs but attributes."""
-        # made anew by each `adopt`, and kept under a header with other attributes
-        return self.itemsizes is other.itemsizes
 
     @cached_property
     def header_uids(self) -> frozenset[int]:

@@ -86,15 +86,17 @@ class CanonicalLayout(Layout):
             end = begins[-1] + pad4(nbytes)
         return begins if end <= (records if self.record_uids else MAX_OFFSET) else None
 
-    def extended(self, header: Header, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> Layout:
-        made, n = super().extended(header, uids, datasets), len(self.uids)
-        if self._maps is not None:
-            made._maps = Places(self._maps)
-            for uid, var, itemsize in zip(uids[n:], header.vars[n:], made.itemsizes[n:], strict=True):
-                made._maps[uid] = Place(var[4], itemsize, 0, 0)
-        first, _, records, stride = self.region
-        made.region = Region(first, header.vars[-1][4] + pad4(model.inner_sizes(header)[-1]), records, stride)
-        return made
+    def _follow(self, before: Layout, uids: tuple[int, ...], datasets: Mapping[int, DatasetNode]) -> None:
+        super()._follow(before, uids, datasets)
+        header, n = self.header, len(before.uids)
+        if len(uids) < n:
+            return
+        if before._maps is not None:
+            self._maps = Places(before._maps)
+            for uid, var, itemsize in zip(uids[n:], header.vars[n:], self.itemsizes[n:], strict=True):
+                self._maps[uid] = Place(var[4], itemsize, 0, 0)
+        first, _, records, stride = before.region
+        self.region = Region(first, header.vars[-1][4] + pad4(model.inner_sizes(header)[-1]), records, stride)
 
     def needs_move(self, target: Layout, tree: Tree) -> bool:
         return placing.needs_move(*self._carried(target, tree))

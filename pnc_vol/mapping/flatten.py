@@ -398,7 +398,9 @@ def _with_samples(node: DatasetNode, written: tuple[Attr, ...], book: DimBook) -
 # ------------------------------------------------------------------------- from the header before, by what changed
 
 
-def changed(flat: Flat, header: Header, tree: Tree, place: Callable[[Header], list[int] | None]) -> Flat | None:
+def changed(
+    flat: Flat, header: Header, tree: Tree, place: Callable[[Header], list[int] | None] | None = None
+) -> Flat | None:
     """Return what `to_header` would make of a tree that has other attributes, numbers of records or more datasets than
     `flat`.
 
@@ -409,8 +411,8 @@ def changed(flat: Flat, header: Header, tree: Tree, place: Callable[[Header], li
     flat : Flat, as it was
     header : Header, its own, or the same with begins; with the number of records of `numrecs_of`
     tree : Tree
-    place : callable
-        Gives new variables their begins, which are a header of their own; None if they get none yet.
+    place : callable, optional
+        Returns the begins of new variables, which are a header of their own; None if they get none yet.
 
     Returns
     -------
@@ -424,14 +426,14 @@ def changed(flat: Flat, header: Header, tree: Tree, place: Callable[[Header], li
     """
     changed = tree.changed
     most = max(_MANY, len(flat.uids) // 4)
-    if changed is None or len(changed.added) > most:
+    if changed is None or len(changed.added) > most or (changed.added and changed.removed):
         return None
     if changed.added and any(node.maxshape is not None for node in changed.added):
         # One that grew since is among those that were resized, too.
         return None
-    if changed.removed:
-        alone = not (changed.attributes or changed.resized or changed.added)
-        return _without(flat, header, changed.removed) if alone else None
+    gone = _gone(flat, header, changed.removed) if changed.removed else []
+    if gone is None:
+        return None
     nodes: dict[int, DatasetNode] = {}
     grouped = False
     for one in changed.attributes:
@@ -447,7 +449,7 @@ def changed(flat: Flat, header: Header, tree: Tree, place: Callable[[Header], li
         if found is None:
             return None
         lengths, numrecs, changed_nodes = found
-        if not (changed_nodes or nodes or grouped or changed.added):
+        if not (changed_nodes or nodes or grouped or changed.added or gone):
             # Records alone: no variable is looked at.
             header = header.with_numrecs(numrecs)
             return Flat(header, flat.uids, flat.book, flat.moved, lengths, flat.names)
@@ -475,22 +477,26 @@ def changed(flat: Flat, header: Header, tree: Tree, place: Callable[[Header], li
         added = _added(flat, tree, changed.added, numrecs)
         if added is None:
             return None
-        if begins := place(added):
+        if place is not None and (begins := place(added)):
             added = added.with_begins(begins)
     if numrecs != header.numrecs:
         header = header.with_numrecs(numrecs)
-    if own or added or len(of_file) != len(header.attrs) or of_file != header.attrs:
-        header = with_changes(header, attrs=of_file, own=own, added=added)
+    if own or gone or added or len(of_file) != len(header.attrs) or of_file != header.attrs:
+        header = with_changes(header, attrs=of_file, own=own, gone=gone, added=added)
+    if gone:
+        uids = without(uids, gone)
+        flat.names.clear()
     if changed.added:
         uids += tuple([node.uid for node in changed.added])
         flat.names.update([node.cdf_name for node in changed.added])
     return Flat(header, uids, flat.book, flat.moved, lengths, flat.names)
 
 
-def _without(flat: Flat, header: Header, removed: dict[int, DatasetNode]) -> Flat | None:
-    """Return what is left when plain datasets of the root go; None if that may change the dimensions of others.
+def _gone(flat: Flat, header: Header, removed: dict[int, DatasetNode]) -> list[int] | None:
+    """Return the indices of the variables of plain datasets of the root; None if that they go may change the dimensions
+    of others.
 
-    They do not where all of a variable's dimensions are those of one before it, and its name is that of none.
+    It does not where all of a variable's dimensions are those of one before it, and its name is that of none.
     """
     if len(removed) > _MANY:
         return None
@@ -504,9 +510,7 @@ def _without(flat: Flat, header: Header, removed: dict[int, DatasetNode]) -> Fla
     if flat.book is not None:
         for node in removed.values():
             flat.book.go_plain(node)
-    flat.names.difference_update(names)
-    uids = without(flat.uids, gone)
-    return flat._replace(header=with_changes(header, attrs=header.attrs, gone=gone), uids=uids)
+    return gone
 
 
 def _book_of(flat: Flat, tree: Tree) -> Flat:
