@@ -15,12 +15,15 @@ from itertools import repeat
 from math import prod
 from operator import add, itemgetter
 from struct import Struct
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "ABSENT",
@@ -142,10 +145,19 @@ class HeaderFacts:
     region: tuple[tuple[Var, ...], Region] | None = None
 
 
-class Header:
-    """A whole header; it is never changed once it is made. Facts count neither for equality nor for the hash.
+class _Fields(NamedTuple):
+    """See `Header`."""
 
-    Not a dataclass, as the nodes of `mapping.tree` are none: each start of a program would pay for it.
+    version: int
+    numrecs: int
+    dims: tuple[Dim, ...]
+    attrs: tuple[Attr, ...]
+    vars: tuple[Var, ...]
+    facts: HeaderFacts
+
+
+class Header(_Fields):
+    """A whole header, immutable. Facts count neither for equality nor for the hash.
 
     version : int, 1, 2 or 5 (CDF-1, CDF-2, CDF-5).
     numrecs : int, records that the file holds.
@@ -155,32 +167,30 @@ class Header:
     facts : HeaderFacts, those of a header that differs in begins and in the number of records alone; new by default.
     """
 
-    __slots__ = ("attrs", "dims", "facts", "numrecs", "vars", "version")
+    __slots__ = ()
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         version: int,
         numrecs: int = 0,
         dims: tuple[Dim, ...] = (),
         attrs: tuple[Attr, ...] = (),
         vars: tuple[Var, ...] = (),
         facts: HeaderFacts | None = None,
-    ) -> None:
-        self.version, self.numrecs, self.dims, self.attrs, self.vars = version, numrecs, dims, attrs, vars
-        self.facts = HeaderFacts() if facts is None else facts
-
-    def _fields(self) -> tuple[Any, ...]:
-        return self.version, self.numrecs, self.dims, self.attrs, self.vars
+    ) -> Self:
+        return tuple.__new__(cls, (version, numrecs, dims, attrs, vars, HeaderFacts() if facts is None else facts))
 
     def __eq__(self, other: object) -> bool:
-        return self._fields() == other._fields() if isinstance(other, Header) else NotImplemented
+        return self[:5] == other[:5] if isinstance(other, Header) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     def __hash__(self) -> int:
-        return hash(self._fields())
+        return hash(self[:5])
 
     def __repr__(self) -> str:
-        fields = zip(("version", "numrecs", "dims", "attrs", "vars"), self._fields(), strict=True)
-        return f"Header({', '.join(f'{name}={value!r}' for name, value in fields)})"
+        return f"Header({', '.join(f'{name}={value!r}' for name, value in zip(self._fields, self[:5], strict=False))})"
 
     def replaced(self, **changes: Any) -> Header:
         """Return a header in which some fields are others.
@@ -190,8 +200,7 @@ class Header:
         >>> Header(5, 3).replaced(version=2)
         Header(version=2, numrecs=3, dims=(), attrs=(), vars=())
         """
-        known = zip(("version", "numrecs", "dims", "attrs", "vars"), self._fields(), strict=True)
-        return Header(**{**dict(known), **changes})
+        return Header(**{**dict(zip(self._fields, self[:5], strict=False)), **changes})
 
     def with_numrecs(self, numrecs: int) -> Header:
         """Return the same definitions with another number of records."""
@@ -209,7 +218,7 @@ class Header:
         """
         name, dims, attrs, code, _ = zip(*self.vars, strict=True) if self.vars else ((),) * 5
         made = map(tuple.__new__, repeat(Var), zip(name, dims, attrs, code, begins, strict=True))
-        return Header(self.version, self.numrecs, self.dims, self.attrs, tuple(made), self.facts)
+        return self.with_vars(tuple(made))
 
     def with_vars(self, variables: tuple[Var, ...]) -> Header:
         """Return the same definitions, of which `variables` differ in their begins alone."""

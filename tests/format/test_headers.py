@@ -209,3 +209,12 @@ def test_a_count_that_the_file_cannot_hold_says_that_it_was_cut() -> None:
     data = encode(Header(5, dims=(Dim("x", 3), Dim("y", 4), Dim("z", 5))), check=False)
     with pytest.raises(TruncatedHeaderError, match=r"The file ends at byte 40, inside its header: .*use another copy"):
         decode(data[:40], file_size=40)
+
+
+def test_a_header_cannot_be_changed() -> None:
+    header = Header(5, 3)
+    for name in ("version", "numrecs", "dims", "attrs", "vars", "facts"):
+        with pytest.raises(AttributeError):
+            setattr(header, name, getattr(header, name))
+    assert header == Header(5, 3) != Header(5)
+    assert hash(header) == hash(Header(5, 3))
