@@ -211,8 +211,8 @@ class Definitions:
     def _changed(self, layout: Layout) -> Flat | None:
         """Return the header from that of the flush before, with begins if they are the same; None if more has changed.
 
-        Where no variable changed but in its attributes and its records, and the header is still as long as its region
-        or shorter, all variables lie where they lay.
+        Where the header is still as long as its region or shorter, and new variables have a place behind the others,
+        all that stay lie where they lay.
         """
         old, known, there = self.flat, self.with_begins, layout.header
         if old is None:

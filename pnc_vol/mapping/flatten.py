@@ -32,7 +32,7 @@ from pnc_vol.mapping.attribute_owners import global_attrs, named_attrs, with_fil
 from pnc_vol.mapping.dimensions import DimBook, may_be_made
 from pnc_vol.mapping.dtypes import COMPLEX_DIM, Element
 from pnc_vol.mapping.names import NameBook, dataset_name, dump_marker, legal_name, variable_name
-from pnc_vol.mapping.tree import DatasetNode, Node, Tree, plain_names
+from pnc_vol.mapping.tree import DatasetNode, Node, Tree, lengths_of, plain_names
 
 __all__ = ["Flat", "changed", "numrecs_for", "numrecs_of", "to_header"]
 
@@ -69,14 +69,7 @@ class Flat(NamedTuple):
 def numrecs_of(tree: Tree) -> int:
     """Return the number of records that the file needs: the longest record dataset, but no fewer than there are
     already."""
-    return numrecs_for(tree, _lengths(tree))
-
-
-def _lengths(tree: Tree) -> dict[int, int]:
-    growing = [node for node in tree.datasets.values() if node.maxshape is not None]
-    if not growing:
-        return {}
-    return Counter(node.shape[0] for node in growing if node.is_record and not node.is_placeholder and node.shape)
+    return numrecs_for(tree, lengths_of(tree.datasets))
 
 
 def numrecs_for(tree: Tree, lengths: dict[int, int]) -> int:

@@ -193,12 +193,14 @@ def test_a_deletion_makes_no_other_variable_anew(tmp_path: pathlib.Path) -> None
     assert many - few <= 2 * 300, found
 
 
+@pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("reopened", [False, True])
 @pytest.mark.parametrize("gone", [["v5"], ["v5", "v2", "v9"], ["v0"], ["v0", "v1"], ["dim_7"], ["wide"], ["seven"]])
 def test_what_a_deletion_leaves_is_what_is_made_anew(
-    tmp_path: pathlib.Path, gone: list[str], *, reopened: bool
+    tmp_path: pathlib.Path, gone: list[str], *, reopened: bool, beside: bool
 ) -> None:
-    """The same bytes as when something else changes in the same flush, for which the whole header is made."""
+    """The same bytes as when something else changes in the same flush, for which the whole header is made; with and
+    without attributes that change beside it."""
     made = []
     for anew in (False, True):
         path = with_variables(tmp_path / f"{anew}.nc", 12)
@@ -212,6 +214,8 @@ def test_what_a_deletion_leaves_is_what_is_made_anew(
                 f.flush()
             for name in gone:
                 del f[name]
+            if beside:
+                f["v4"].attrs["beside"] = f.attrs["beside"] = 1
             if anew:
                 f.create_dataset("brief", (3,), "f4")
                 del f["brief"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pathlib
+import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import pytest
 from counted_work import calls_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from programs import assert_valid
 
 import pnc_vol
@@ -140,6 +144,66 @@ def test_what_changes_in_a_file_that_was_read_is_what_is_made_anew(tmp_path: pat
         made.append(path.read_bytes())
         assert_valid(path)
     assert made[0] == made[1]
+
+
+steps = st.lists(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["new", "attribute", "array", "of the file", "delete", "group", "record", "grow all"]),
+            st.integers(0, 5),
+        ),
+        max_size=4,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps, st.booleans())
+def test_any_changes_in_one_flush_are_what_is_made_anew(acts: list[list[tuple[str, int]]], reopened: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        made = []
+        for anew in (False, True):
+            path = written(pathlib.Path(folder, f"{anew}.nc"), 6)
+            with ExitStack() as stack:
+                f = stack.enter_context(pnc_vol.File(path, "r+", header_reserve=8192))
+                f.attrs["first"] = "moves all, as the file has no room for it"
+                if reopened:
+                    f.close()
+                    f = stack.enter_context(pnc_vol.File(path, "r+"))
+                for number, flush in enumerate(acts):
+                    for k, (act, i) in enumerate(flush):
+                        change(f, act, f"v{i}", f"{number}_{k}")
+                    if anew:
+                        f.create_dataset("brief", (3,), "f4")
+                        del f["brief"]
+                    f.flush()
+            made.append(path.read_bytes())
+        assert made[0] == made[1]
+        assert_valid(path)
+
+
+def change(f: Any, act: str, name: str, new: str) -> None:
+    """Do one of the acts of `steps` to a dataset, if it is there, or with a new name."""
+    if act == "new":
+        f.create_dataset(f"plain{new}", data=np.arange(4.0 + len(f) % 2))
+    elif act == "of the file":
+        f.attrs[f"a{new}"] = new
+    elif act == "group":
+        f.create_group(f"g{new}")
+    elif act == "grow all":
+        add_records(f) if all(len(f[one]) == 2 for one in f if one[0] == "v") else None
+    elif act == "delete":
+        others = [one for one in f if one.startswith("plain")]
+        if others:
+            del f[others[len(new) % len(others)]]
+    elif name in f:
+        if act == "record":
+            f[name].resize(len(f[name]) + 1, axis=0)
+            f[name][-1] = 5
+        else:
+            f[name].attrs[f"a{new}"] = new if act == "attribute" else np.zeros((2, 2))
 
 
 def test_a_header_that_is_not_as_this_library_makes_it_is_made_anew(tmp_path: pathlib.Path) -> None:
