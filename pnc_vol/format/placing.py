@@ -415,24 +415,9 @@ def needs_move(old: Header, new: Header, origin: Sequence[int | None]) -> bool:
     if same_dims and None not in origin and list(map(old.vars.__getitem__, origin)) == list(new.vars):  # type: ignore[arg-type]
         # Most are the same objects: that takes few nanoseconds for each.
         return False
-    known: dict[tuple[tuple[int, ...], tuple[int, ...], int, int], tuple[bool, bool]] = {}
-    before, after = _NO_VAR, _NO_VAR
-    none = spread = False
-    for source, b in zip(origin, new.vars, strict=True):
-        a = before if source is None else old.vars[source]
-        if source is None or a[4] < 0 or (same_dims and a[4] == b[4] and a[1] == b[1] and a[3] == b[3]):
-            continue
-        # Many variables have the dimensions and the type of the one before them.
-        if a[1] is not before[1] or b[1] is not after[1] or a[3] != before[3] or b[3] != after[3]:
-            key = a[1], b[1], a[3], b[3]
-            found = known.get(key)
-            if found is None:
-                piece = _compare(old, a, new, b, steps)
-                by_axis = zip(piece.common, piece.src_strides, piece.dst_strides, strict=True)
-                found = known[key] = 0 in piece.common, any(n > 1 and x != y for n, x, y in by_axis)
-            none, spread = found
-            before, after = a, b
-        if not none and (spread or a[4] != b[4]):
+    for piece, begins in _carried(old, new, origin):
+        by_axis = zip(piece.common, piece.src_strides, piece.dst_strides, strict=True)
+        if begins[::2] != begins[1::2] or any(n > 1 and x != y for n, x, y in by_axis):
             return True
     return False
 

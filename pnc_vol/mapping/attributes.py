@@ -218,13 +218,14 @@ class Attributes(MutableMapping[str, Attribute]):
 
     def _find(self, name: str) -> Attr | None:
         known = self._known
-        if type(known) is tuple and len(known) <= _FEW:
-            for attr in known:
-                if attr[0] == name:
-                    return attr
-            return None
-        table = self._known = self.stored()
-        return table.get(name)
+        if type(known) is tuple:
+            if len(known) <= _FEW:
+                for attr in known:
+                    if attr[0] == name:
+                        return attr
+                return None
+            known = self._known = self.stored()
+        return known.get(name)  # type: ignore[union-attr]
 
     def names(self) -> list[str]:
         """Return the names, sorted."""

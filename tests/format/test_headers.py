@@ -79,7 +79,7 @@ def test_a_header_of_which_variables_change_go_and_come_is_encoded_as_if_anew(
         gone = [i for i in numbers if chosen[i] == "gone"]
         names = [f"n{step}{'é' * i}" for i in range(data.draw(st.integers(0, 2)))]
         begin = 8192 + 64 * step if placed else -1
-        dims = (*header.dims, Dim(f"d{step}", 4)) if names else header.dims
+        dims = (*header.dims, Dim(f"d{step}", 4)) if names and data.draw(st.booleans()) else header.dims
         new = tuple(Var(name, (len(dims) - 1,), data.draw(some), 4, begin) for name in names)
         attrs = data.draw(st.sampled_from([header.attrs, ()]))
         added = Header(5, 0, dims, (), new) if new else None
