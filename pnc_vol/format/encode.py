@@ -556,9 +556,10 @@ def changed_parts(old: bytes, new: bytes, header: Header | None = None) -> Parts
             break
         unlike = (np.frombuffer(made, "u1") != np.frombuffer(old, "u1", len(made), start)).nonzero()[0] + start
         if len(unlike):
-            split = (np.diff(unlike) > _GAP).nonzero()[0]
-            ends = [*(unlike[split] + 1).tolist(), int(unlike[-1]) + 1]
-            found += zip([int(unlike[0]), *unlike[split + 1].tolist()], ends, ends, strict=True)
+            first, stop = int(unlike[0]), int(unlike[-1]) + 1
+            split = (np.diff(unlike) > _GAP).nonzero()[0] if stop - first > _GAP else ()
+            ends = [*(int(unlike[i]) + 1 for i in split), stop]
+            found += zip([first, *(int(unlike[i + 1]) for i in split)], ends, ends, strict=True)
     return found if len(found) < 2 else _merged(found)
 
 
