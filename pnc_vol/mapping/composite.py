@@ -167,22 +167,26 @@ def conform(values: Any, dt: Dtype, on_overflow: Overflow = "raise") -> NDArray[
         raise ConversionError(f"No conversion path for dtype: {values.dtype!r} to {dt!r}")
     plain = np.dtype(dt.str) if dt.metadata else dt
     if isinstance(values, (list, tuple)) and plain.kind in "iuf":
-        values = _as_array(values, plain, numbers)
+        values = _as_array(values, plain, on_overflow, numbers)
     if isinstance(values, (np.ndarray, np.generic)) and _may_not_fit(values.dtype, plain):
         return converted(np.asarray(values), plain, on_overflow)
-    return _as_array(values, plain)
+    return _as_array(values, plain, on_overflow)
 
 
 def _may_not_fit(source: Dtype, target: Dtype) -> bool:
     return source.kind in "biufc" and target.kind in "biufc" and may_overflow(source, target)
 
 
-def _as_array(values: Any, dt: Dtype, make: Callable[[Any, Dtype], NDArray[Any]] = np.asarray) -> NDArray[Any]:
+def _as_array(
+    values: Any, dt: Dtype, on_overflow: Overflow, make: Callable[[Any, Dtype], NDArray[Any]] = np.asarray
+) -> NDArray[Any]:
     try:
-        return make(values, dt)
+        # numpy makes infinity of a float that is too large, and warns
+        with np.errstate(over="ignore" if on_overflow == "clip" else "raise"):
+            return make(values, dt)
     except RangeError:
         raise
-    except OverflowError as problem:
+    except (OverflowError, FloatingPointError) as problem:
         raise RangeError(f"a value does not fit {dt}: {problem}; store a wider type") from None
     except (TypeError, ValueError) as problem:
         raise ConversionError(f"No conversion path to {dt!r}: {problem}") from None
@@ -191,11 +195,11 @@ def _as_array(values: Any, dt: Dtype, make: Callable[[Any, Dtype], NDArray[Any]]
 def _conform_compound(values: Any, dt: Dtype, on_overflow: Overflow) -> NDArray[Any]:
     assert dt.names is not None
     given: dict[str, Any]
-    source: Any = values if isinstance(values, (np.ndarray, np.generic)) else _as_array(values, _loose(dt))
+    source: Any = values if isinstance(values, (np.ndarray, np.generic)) else _as_array(values, _loose(dt), on_overflow)
     own = source.dtype.names
     number = source.dtype.kind in "biuf" and not dt.hasobject
     if not (number or own) or (isinstance(source, np.void) and len(own) != len(dt.names)):
-        source = _as_array(source, _loose(dt))
+        source = _as_array(source, _loose(dt), on_overflow)
         own = dt.names
     if own is None:
         given = {name: _for_each(source, dt[name].shape) for name in dt.names}
