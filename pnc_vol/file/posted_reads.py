@@ -22,13 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.extents.model import Int64, Runs, Selection
-from pnc_vol.extents.place import FewRuns, runs
-from pnc_vol.extents.selection import listed
+from pnc_vol.extents.place import FewRuns, runs, split_rows
 from pnc_vol.flush.agree import Weight
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
 
-__all__ = ["FEW", "PostedRead", "PostedReads", "ShortReads", "complete_with"]
+__all__ = ["FEW", "PostedRead", "PostedReads", "ShortReads"]
 
 Array = npt.NDArray[Any]
 
@@ -51,13 +50,10 @@ class PostedRead(Request):
     node : DatasetNode
     wanted : FewRuns or Selection
         What `few_runs` says, if it is known to be one run.
-    held : (values, first) or None
-        Where the values are when it is done: in memory that it shares with other reads, from element `first` on. They
-        go to an array of their own when that is asked for.
     """
 
     # Reads are kept by the session until they are done, and know for themselves what became of them.
-    __slots__ = ("_array", "_error", "_status", "held", "node", "wanted")
+    __slots__ = ("_array", "_error", "_status", "node", "wanted")
 
     kind = "read"
 
@@ -74,22 +70,15 @@ class PostedRead(Request):
         self.node, self._array, self._status = node, out, "pending"
         self._error: BaseException | None = None
         self.wanted: Selection | FewRuns = wanted
-        self.held: tuple[Array, int] | None = None
 
     @property
     def array(self) -> Array:
         """The array to fill, of the selection's shape; made when it is first asked for, unless the user gave one."""
         made = self._array
         if made is None:
-            held = self.held
             wanted = self.wanted
             shape = wanted.result_shape if isinstance(wanted, Selection) else wanted[2]
-            if held is None:
-                made = np.empty(shape, self.node.element.dtype)
-            else:
-                values, first = held
-                made = values[first : first + math.prod(shape)].reshape(shape).copy()
-            self._array, self.held = made, None
+            made = self._array = np.empty(shape, self.node.element.dtype)
         return made
 
     @property
@@ -121,27 +110,10 @@ class PostedRead(Request):
     def found(self) -> Runs:
         """The runs of the selection."""
         wanted = self.wanted
-        if not isinstance(wanted, Selection):
-            one = Runs(np.array([wanted[0]], np.int64), np.array([wanted[1]], np.int64))
-            wanted = listed(self.node.shape or (), one, wanted[1])
-        return runs(wanted, record=self.node.is_record)
-
-    @property
-    def run(self) -> tuple[int, int] | FewRuns | None:
-        """First element, elements and perhaps more, if it is one run."""
-        return self.wanted.single_run() if isinstance(self.wanted, Selection) else self.wanted
-
-
-def complete_with(reads: Iterable[PostedRead], values: Array, places: Iterable[int]) -> None:
-    """The values of each read are those from its place on, in an array that nobody changes."""
-    # one loop over all of them: a call for each would take half of the time
-    for read, first in zip(reads, places, strict=True):
-        read._status, read._error = "done", None
-        out = read._array
-        if out is None:
-            read.held = values, first
-        else:
-            out[...] = values[first : first + out.size].reshape(out.shape)
+        if isinstance(wanted, Selection):
+            return runs(wanted, record=self.node.is_record)
+        one = Runs(np.array([wanted[0]], np.int64), np.array([wanted[1]], np.int64))
+        return split_rows(one, math.prod((self.node.shape or ())[1:])) if self.node.is_record else one
 
 
 class ShortReads:
@@ -151,8 +123,6 @@ class ShortReads:
     numbers, starts : list of int, the number and the first element of each read.
     targets : list of ndarray or tuple
         The array to fill, or the shape of the one that will be made when it is asked for.
-    given, kept : bool
-        There are arrays to be filled; there are values to be kept until they are asked for.
     left : int, bytes that may still be added.
     node, shape, nbytes : of the last one.
     values : list of array, one of each type, of those that are done and were to be kept.
@@ -162,7 +132,7 @@ class ShortReads:
     """
 
     __slots__ = (
-        "_alike", "done", "given", "kept", "left", "nbytes", "node", "numbers", "own", "place", "session", "shape",
+        "_alike", "done", "left", "nbytes", "node", "numbers", "own", "place", "session", "shape",
         "starts", "targets", "values",
     )  # fmt: skip
 
@@ -174,7 +144,7 @@ class ShortReads:
         # of those from a row on: variable, elements and shape of the result
         self._alike: list[tuple[int, DatasetNode, int, tuple[int, ...]]] = []
         self.left = _GROUP
-        self.given, self.kept, self.done = False, False, False
+        self.done = False
         self.values: list[Array] = []
         self.place: list[int] = []
         self.own: dict[int, PostedRead] = {}
@@ -194,6 +164,12 @@ class ShortReads:
         made._session, made.id, made.nbytes = self.session, number, self.nbytes
         made._reads, made._row = self, len(self.starts) - 1
         return made
+
+    @property
+    def wants(self) -> tuple[bool, bool]:
+        """Whether there are arrays to be filled, and values to be kept until they are asked for."""
+        kinds = set(map(type, self.targets))
+        return len(kinds) > (tuple in kinds), tuple in kinds
 
     @property
     def nodes(self) -> dict[int, DatasetNode]:
@@ -247,7 +223,7 @@ class ShortReads:
         """
         targets = self.targets
         asked = targets if len(chosen) == len(targets) else [targets[row] for row in chosen.tolist()]
-        if len(self._alike) == 1 and not self.kept:
+        if len(self._alike) == 1 and tuple not in set(map(type, asked)):
             # Rows of one array: numpy makes them in half of the time that slices take.
             for target, part in zip(asked, values.reshape(len(asked), *asked[0].shape), strict=True):
                 target[...] = part
@@ -267,7 +243,6 @@ class ShortReads:
             return shape  # type: ignore[no-any-return]
         if not self.done:
             # to be filled
-            self.given = True
             made = np.empty(shape, self._of(row)[0].element.dtype)
         else:
             values, first = self.values[0], self.place[row]
@@ -349,7 +324,7 @@ class PostedReads:
         # as `PostedRead(...)`, in half of its time
         made = self._own[number] = _new(PostedRead)
         made._session, made.id, made.nbytes = session, number, found[1] * node.element.file_dtype.itemsize
-        made.node, made.wanted, made._array, made.held = node, found, out, None
+        made.node, made.wanted, made._array = node, found, out
         made._status, made._error = "pending", None
         return made
 
@@ -390,6 +365,6 @@ class PostedReads:
         transport : see `Weight`
         """
         own = self._own.values()
-        runs = sum(1 if read.run is not None else len(read.found.start) for read in own)
+        runs = sum(len(read.found.start) if isinstance(read.wanted, Selection) else 1 for read in own)
         nbytes = sum(read.nbytes for read in own) + sum(_GROUP - reads.left for reads in self.short)
         return Weight(len(self), len(self) - len(own) + runs, nbytes, transport)

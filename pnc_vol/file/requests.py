@@ -137,12 +137,7 @@ class Posted:
         self.next_number = number + 1
         if reads is None:
             return waiting.post(session, number, out, node, found)  # type: ignore[union-attr]
-        if out is None:
-            reads.kept = True
-            reads.targets.append(reads.shape)
-        else:
-            reads.given = True
-            reads.targets.append(out)
+        reads.targets.append(reads.shape if out is None else out)
         reads.numbers.append(number)
         reads.starts.append(found[0])
         reads.left -= reads.nbytes

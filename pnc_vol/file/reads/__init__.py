@@ -1,5 +1,9 @@
 """A read gives what the file holds, with this rank's own posts laid over it.
 
+How a value gets from the file into the array: a plan says which bytes of the file belong where in the result, steps
+carry them there (a look where the driver maps the file, else a call; where ranks read together, the transport), and
+numbers are turned round where they lie. Small runs of numbers, which most reads are, go in one call without a plan.
+
 Knows: selections, the layout in force, the queue, drivers. Does not know: how a flush is done.
 
 ==================  ============================================================================================

@@ -7,43 +7,44 @@ Rules
 1. A posted read holds the values of its place in program order: it is completed before anything posted after it can
    reach the file, and later posts are not applied to it.
 2. Those in columns are read some MiB at a time, all variables of one type together: a call costs more than the copy out
-   of its memory, and programs read one piece each of many variables. What cannot be read so is read by `fetch`.
+   of its memory, and programs read one piece each of many variables. Others are read as ``ds[...]`` reads, or together
+   where calls are dear. What cannot be read so is read by `fetch`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.base import CALL_COST
 from pnc_vol.errors import NotSyncedError
 from pnc_vol.extents.blocks import groups
-from pnc_vol.extents.model import Extents, Int64, Selection
-from pnc_vol.file.posted_reads import FEW, PostedRead, ShortReads, complete_with
+from pnc_vol.extents.model import Extents, Int64, Selection, before
+from pnc_vol.extents.place import place_many
+from pnc_vol.file.posted_reads import FEW, PostedRead, ShortReads
 from pnc_vol.file.reads.contiguous import Facts, facts_of, read_run
+from pnc_vol.file.reads.execute import read_numbers
 from pnc_vol.file.reads.fetch import Read, at_once, file_form, lay_over, read_alone, read_by_way, to_read_into
 from pnc_vol.file.session import Session
 from pnc_vol.flush.agree import NO_READS, Weight, transport_code
 from pnc_vol.flush.execute import block_of
 from pnc_vol.mapping.encoding import decode
-from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.request import Request
 
 __all__ = ["complete_all", "complete_posted", "complete_together", "weight_of_reads"]
 
 Array = npt.NDArray[Any]
-Bytes = npt.NDArray[np.uint8]
 
 _ALONE = 64
-"""Bytes of a posted read from which on it is read by itself, where it belongs, in costs of a call of the driver."""
+"""Costs of a call from which on a posted read is read by itself where calls are dear; else each is."""
 
 _GROUP, _STEP = 8 << 20, 1 << 20
-"""Bytes of posted reads that are read together: of large ones, and of small ones, which stay in the cache meanwhile."""
+"""Bytes of posted reads that are read together: of those one by one, and of small ones, which stay in the cache
+meanwhile."""
 
 
 def complete_posted(session: Session, requests: Iterable[Request] | None = None) -> None:
@@ -86,10 +87,15 @@ def _complete(session: Session, reads: list[PostedRead]) -> None:
         return
     try:
         try:
-            worth = 0 if len(reads) == 1 else _ALONE * session.disk.driver.capabilities.call_cost
+            cost = session.disk.driver.capabilities.call_cost
+            worth = 0 if len(reads) == 1 or cost <= CALL_COST else _ALONE * cost
             reads = [posted for posted in reads if posted.nbytes < worth or not _complete_alone(session, posted)]
-            if reads and (reads := _complete_runs(session, reads)):
-                _complete_by(session, reads, read_alone)
+            if not reads:
+                return
+            length = np.array([posted.nbytes for posted in reads], np.int64)
+            begins = before(length)
+            for first, last in groups(begins, begins + length, max(_GROUP, block_of(session.disk.driver))):
+                _complete_by(session, reads[first:last], read_alone)
         except NotSyncedError:
             # That may be true of another one of them, or of what lies between their elements.
             for posted in reads:
@@ -120,29 +126,6 @@ def _complete_alone(session: Session, posted: PostedRead) -> bool:
         return False
     posted.take(got)
     return True
-
-
-def _complete_runs(session: Session, reads: list[PostedRead]) -> list[PostedRead]:
-    """Fill the arrays of those reads that are one run each of numbers in the file; return the others.
-
-    Raises
-    ------
-    OSError
-        The file could not be read.
-    """
-    wanted = [(posted.wanted if type(posted.wanted) is tuple else posted.run) or _NO_RUN for posted in reads]
-    listed = [(posted.node.uid, one[0], one[1]) for posted, one in zip(reads, wanted, strict=True)]
-    nodes = {posted.node.uid: posted.node for posted in reads}
-    kinds, left = _placed(session, nodes, np.array(listed, np.int64).reshape(-1, 3))
-    others = [reads[i] for i in left]
-    for facts, rows, offsets, nbytes in kinds:
-        several = [reads[i] for i in rows.tolist()]
-        for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, _GROUP):
-            if values is None:
-                others += several[first:last]
-            else:
-                complete_with(several[first:last], _swapped(values, facts), place.tolist())
-    return others
 
 
 def _complete_by(session: Session, reads: list[PostedRead], read: Read) -> None:
@@ -223,30 +206,36 @@ def _complete_short(session: Session, reads: ShortReads) -> list[PostedRead]:
 
     What the system says of a file that cannot be read, it says again when these are completed.
     """
-    if len(reads.targets) < FEW:
-        return reads.single(range(len(reads.targets)))
-    table = reads.table
-    kinds, left = _placed(session, reads.nodes, table)
+    count, driver = len(reads.targets), session.disk.driver
+    if count < FEW:
+        return reads.single(range(count))
+    kinds, left = _placed(session, reads)
+    given, keeps = reads.wants
     kept: list[Array] = []
-    kept_at = np.zeros(len(table), np.int64)
-    for facts, rows, offsets, nbytes in kinds:
-        memory = np.empty(int(nbytes.sum()), np.uint8) if reads.kept else None
-        if memory is not None:
-            kept.append(memory.view(facts.dtype))
-            kept_at[rows] = (np.cumsum(nbytes) - nbytes) // facts.itemsize
-        try:
-            for first, last, values, place in _parts(session.disk.driver, facts, offsets, nbytes, _STEP, memory):
-                if values is None:
-                    left += rows[first:last].tolist()
-                else:
-                    if reads.given:
-                        # the byte order is changed by the copy
-                        reads.hand_out(rows[first:last], values, place)
-                    if reads.kept:
-                        _swapped(values, facts)
-                rows[first:last] = -1
-        except Exception:
-            left += rows[rows >= 0].tolist()
+    kept_at = np.zeros(count, np.int64)
+    for facts, rows, offsets, length in kinds:
+        ends = np.cumsum(length)
+        begins = ends - length
+        values = np.empty(int(ends[-1]) // facts.itemsize, facts.dtype) if keeps else None
+        if values is not None:
+            kept.append(values)
+            kept_at[rows] = begins // facts.itemsize
+        for first, last in groups(begins, ends, max(_STEP, block_of(driver))):
+            low, high = int(begins[first]), int(ends[last - 1])
+            part = slice(low // facts.itemsize, high // facts.itemsize)
+            into = np.empty(part.stop - part.start, facts.dtype) if values is None else values[part]
+            place, offset = begins[first:last] - low, offsets[first:last]
+            # neighbours in the file, one after another, are one piece
+            heads = np.flatnonzero(np.diff(offset - place, prepend=-1))
+            extents = Extents(offset[heads], np.diff(place[heads], append=high - low), place[heads])
+            try:
+                whole = read_numbers(driver, facts.file_dtype, extents, into)
+                if whole and given:
+                    reads.hand_out(rows[first:last], into, place // facts.itemsize)
+            except Exception:
+                whole = False
+            if not whole:
+                left += rows[first:last].tolist()
     own = reads.single(left)
     reads.become_done(kept, kept_at.tolist())
     return own
@@ -256,97 +245,29 @@ _Kind = tuple[Facts, Int64, Int64, Int64]
 """Facts of the first variable, rows of a table, and where in the file these are, in bytes, and how long."""
 
 
-def _placed(session: Session, nodes: dict[int, DatasetNode], table: Int64) -> tuple[list[_Kind], list[int]]:
-    """Return where the runs of numbers lie that the file has, those of variables of one type together; and the other
-    rows.
-
-    Parameters
-    ----------
-    nodes : dict of uid to DatasetNode
-    table : int64[n, 3], see `ShortReads.table`.
-    """
-    left: list[int] = []
-    kinds: dict[tuple[Any, bool], tuple[Facts, list[tuple[int, int, int]], list[Int64]]] = {}
-    layout, queue = session.disk.layout, session.posted.queue
-    for uid, rows in _by_variable(table, len(nodes)).items():
-        node = nodes[uid]
-        facts = layout.facts.get(uid) or facts_of(session, node)
-        if facts is None or queue.has(uid):
-            left += rows
-            continue
-        at, stored, itemsize = facts.at, layout.elements_stored(node, facts.at), facts.itemsize
-        _, few, many = kinds.setdefault((facts.dtype, facts.swaps), (facts, [], []))
-        if len(rows) < _FEW:
-            for row in rows:
-                _, start, length = table[row].tolist()
-                offset = at.offset_of_run(start, length) if length and start < stored else -1
-                if offset < 0:
-                    left.append(row)
-                else:
-                    few.append((row, offset, length * itemsize))
+def _placed(session: Session, reads: ShortReads) -> tuple[list[_Kind], list[int]]:
+    """Return where the runs lie that the file has, those of variables of one type together; and the other rows."""
+    layout, queue, table = session.disk.layout, session.posted.queue, reads.table
+    kinds: dict[tuple[Any, bool], tuple[int, Facts]] = {}
+    variables: list[tuple[int, ...]] = []
+    nodes = reads.nodes
+    for uid in sorted(nodes):
+        facts = None if queue.has(uid) else layout.facts.get(uid) or facts_of(session, nodes[uid])
+        if facts is None:
+            variables.append((uid, -1, 0, 0, 0, 0, 0))
         else:
-            whole = len(rows) == len(table)
-            chosen = np.arange(len(table)) if whole else np.array(rows, np.int64)
-            start, length = (table if whole else table[chosen]).T[1:]
-            offset = at.offsets_of_runs(start, length)
-            good = (offset >= 0) & (length > 0) & (start < stored)
-            if not good.all():
-                left += chosen[~good].tolist()
-            many.append(np.stack((chosen, offset, length * itemsize))[:, good])
+            kind, _ = kinds.setdefault((facts.dtype, facts.swaps), (len(kinds), facts))
+            variables.append((uid, kind, layout.elements_stored(nodes[uid], facts.at), *facts.at))
+    known = np.array(variables, np.int64)
+    uids, start, length = table.T
+    _, kind_of, stored, begin, itemsize, inner, record_size = known[np.searchsorted(known[:, 0], uids)].T
+    offset, nbytes = place_many(begin, itemsize, inner, record_size, start, length)
+    good = (kind_of >= 0) & (start < stored)
+    # no run goes from one record into the next
+    good &= (inner == 0) | (start % np.maximum(inner, 1) + length <= inner)
     found = []
-    for facts, few, many in kinds.values():
-        if few:
-            many.append(np.array(few, np.int64).T)
-        if many:
-            found.append((facts, *(many[0] if len(many) == 1 else np.concatenate(many, axis=1))))
-    return found, left
-
-
-def _by_variable(table: Int64, variables: int) -> dict[int, list[int] | range]:
-    """Return the rows of each variable."""
-    if variables == 1:
-        return {int(table[0, 0]): range(len(table))}
-    found: dict[int, list[int] | range] = defaultdict(list)
-    for row, uid in enumerate(table[:, 0].tolist()):
-        found[uid].append(row)  # type: ignore[union-attr]
-    return found
-
-
-_FEW = 16
-"""Posted reads of a variable below which each is placed by itself."""
-
-_NO_RUN = (-1, 0)
-
-
-def _parts(
-    driver: Driver, facts: Facts, offsets: Int64, nbytes: Int64, limit: int, memory: Bytes | None = None
-) -> Iterator[tuple[int, int, Array | None, Int64]]:
-    """Read some of many runs at a time.
-
-    Parameters
-    ----------
-    limit : int, bytes that are read at once, about.
-    memory : uint8[...], where all of them go, one behind another; new memory for each part by default.
-
-    Yields
-    ------
-    first, last : int, of the runs, as in a slice.
-    values : array of numbers as they are in the file; None if it does not hold all of them.
-    place : int64[last - first], at which element of `values` each run begins.
-    """
-    ends = np.cumsum(nbytes)
-    begins = ends - nbytes
-    for first, last in groups(begins, ends, max(limit, block_of(driver))):
-        low, high = int(begins[first]), int(ends[last - 1])
-        into = np.empty(high - low, np.uint8) if memory is None else memory[low:high]
-        place, offset = begins[first:last] - low, offsets[first:last]
-        # neighbours in the file, one after another, are one piece
-        heads = np.flatnonzero(np.diff(offset - place, prepend=-1))
-        got = driver.read(Extents(offset[heads], np.diff(place[heads], append=high - low), place[heads]), into)
-        yield first, last, into.view(facts.file_dtype) if got == high - low else None, place // facts.itemsize
-
-
-def _swapped(values: Array, facts: Facts) -> Array:
-    """Return the values in the machine's byte order, in the memory that they have."""
-    made = values.view(facts.dtype)
-    return made.byteswap(inplace=True) if facts.swaps else made
+    for kind, facts in kinds.values():
+        rows = np.flatnonzero(good & (kind_of == kind))
+        if rows.size:
+            found.append((facts, rows, offset[rows], nbytes[rows]))
+    return found, np.flatnonzero(~good).tolist()

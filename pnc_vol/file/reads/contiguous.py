@@ -26,6 +26,7 @@ from pnc_vol.extents.place import FewRuns, few_runs
 from pnc_vol.file.reads.execute import read_numbers, read_strided
 from pnc_vol.file.session import Session
 from pnc_vol.flush.execute import BLOCK
+from pnc_vol.format.numeric import TURNED, swap_in_place
 from pnc_vol.layout.base import Place
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.queue.batches import Batch, Rows
@@ -130,7 +131,7 @@ def _read_posted(
         for batch, rows in reaching:
             lay_over(batch, uid, rows, one_extent(start * itemsize, raw.nbytes), raw, itemsize)
     if out.dtype != element.file_dtype:
-        out.byteswap(True)
+        swap_in_place(raw, itemsize)
     return out
 
 
@@ -162,8 +163,11 @@ def read_run(
     if out.nbytes <= BLOCK:
         if session.disk.driver.read_one(out, offset) < out.nbytes:
             return None
-        if swaps:
+        if swaps and out.nbytes < TURNED:
+            # as below, without the calls that a small read would notice
             out.byteswap(True)
+        elif swaps:
+            swap_in_place(out.reshape(-1).view(np.uint8), itemsize)
         return out
     extents = one_extent(offset, out.nbytes)
     return out if read_numbers(session.disk.driver, facts.file_dtype, extents, out.reshape(-1)) else None

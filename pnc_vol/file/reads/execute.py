@@ -4,9 +4,11 @@ Knows: places in the file, arrays, drivers. Does not know: variables, selections
 
 Rules
 -----
-1. A plan says what is read and where in the result it goes; two functions carry plans out: `by_looks` where the driver
-   maps the file, else `by_calls`. What both refuse, the file does not hold.
+1. A plan is steps, each of which says what is read and where in the result it goes; `carry_out` makes them, in two
+   threads where the driver gains by that. A step is a `look` where the driver maps the file, else a `call`. What both
+   refuse, the file does not hold. Reads that all ranks make together are the transport's, see `fetch.read_by_way`.
 2. Each makes one pass over the memory of the result: a pass costs as much as the read of a cached file.
+3. The short path is in `read_numbers`: what is small is read without steps.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver
+from pnc_vol.drivers.base import CALL_COST, Driver
 from pnc_vol.extents import blocks
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.execute import BLOCK, block_of, in_parallel
+from pnc_vol.format.numeric import swap_in_place
 from pnc_vol.layout.base import OFFSET
 
-__all__ = ["Call", "Look", "by_calls", "by_looks", "read_numbers", "read_strided"]
+__all__ = ["Step", "call", "carry_out", "look", "read_numbers", "read_strided"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -31,66 +34,65 @@ Bytes = npt.NDArray[np.uint8]
 _MAPPED, _MAPPED_PIECES = 16 << 20, 4 << 20
 """Bytes that are converted from a mapped file at a time: of one run, and of several."""
 
-Look = tuple[int, int, Callable[[Bytes], None]]
-"""The byte of the file up to which it is looked at, the bytes that are taken, and what takes them from the file."""
+_SMALL = 64 << 10
+"""Bytes that are read without blocks, which take as long to cut."""
+_FEW = 16
+"""Pieces of these up to which each is read by a call of its own, which takes fewer steps, where calls are cheap."""
 
-Call = tuple[Extents, Bytes | None, Callable[[Bytes], None]]
-"""What is read by one call, into which memory, which its places are of, and what is done with that then; without
-memory of its own it is read, one extent behind another, to a room that the next call uses again."""
-
-
-def by_looks(driver: Driver, looks: Iterable[Look]) -> bool:
-    """Take values from the file's own pages, which makes one pass over memory, and no copy by the kernel.
-
-    Returns
-    -------
-    bool
-        False if the driver does not map the file, or it is shorter: then it is to be read by calls.
-    """
-    refused: list[int] = []
-
-    def task(end: int, nbytes: int, use: Callable[[Bytes], None]) -> Callable[[Bytes], None]:
-        def run(_: Bytes) -> None:
-            if not refused and not driver.look(end, nbytes, use):
-                refused.append(end)
-
-        return run
-
-    in_parallel(driver, (task(*look) for look in looks), 0)
-    return not refused
+Step = Callable[[Bytes], bool]
+"""A part of a read: it is given memory to work in, and returns False if the file does not hold what it reads."""
 
 
-def by_calls(driver: Driver, calls: Iterable[Call], room: int = 0) -> bool:
-    """Read values by calls, and treat each block while it is in the cache.
+def carry_out(driver: Driver, steps: Iterable[Step], room: int = 0) -> bool:
+    """Make the steps of a read; False if one of them failed, and those after it are left out.
 
     Parameters
     ----------
-    room : int, bytes of the largest call without memory of its own.
-
-    Returns
-    -------
-    bool
-        False if the file ended before the data.
+    room : int, bytes that a step is given to work in.
     """
-    short: list[int] = []
+    failed: list[bool] = []
 
-    def task(extents: Extents, memory: Bytes | None, done: Callable[[Bytes], None]) -> Callable[[Bytes], None]:
-        def run(own: Bytes) -> None:
-            nbytes = extents.nbytes
-            target = own[:nbytes] if memory is None else memory
-            if len(extents.offset) == 1:
-                place = int(extents.place[0])
-                got = driver.read_one(target[place : place + nbytes], int(extents.offset[0]))
-            else:
-                got = driver.read(extents, target)
-            if got < nbytes:
-                short.append(got)
-            done(target)
+    def task(step: Step) -> Callable[[Bytes], None]:
+        def run(memory: Bytes) -> None:
+            if not failed and not step(memory):
+                failed.append(True)
 
         return run
 
-    in_parallel(driver, (task(*call) for call in calls), room)
-    return not short
+    in_parallel(driver, map(task, steps), room)
+    return not failed
+
+
+def look(driver: Driver, end: int, nbytes: int, use: Callable[[Bytes], None]) -> Step:
+    """Return the step that takes values from the file's own pages: one pass over memory, and no copy by the kernel.
+
+    end, nbytes, use : see `Driver.look`.
+    """
+    return lambda _: driver.look(end, nbytes, use)
+
+
+def call(driver: Driver, extents: Extents, memory: Bytes | None, done: Callable[[Bytes], None]) -> Step:
+    """Return the step that reads some extents, and treats them while they are in the cache.
+
+    Parameters
+    ----------
+    memory : uint8[...], of which the places of `extents` are; None: they are read, one behind another, to the memory
+        that the step is given to work in.
+    done : callable, is given that memory.
+    """
+
+    def step(room: Bytes) -> bool:
+        nbytes = extents.nbytes
+        target = room[:nbytes] if memory is None else memory
+        if len(extents.offset) == 1:
+            place = int(extents.place[0])
+            got = driver.read_one(target[place : place + nbytes], int(extents.offset[0]))
+        else:
+            got = driver.read(extents, target)
+        done(target)
+        return got == nbytes
+
+    return step
 
 
 def read_strided(
@@ -147,28 +149,37 @@ def read_numbers(driver: Driver, file_dtype: np.dtype[Any], extents: Extents, fl
     """
     itemsize, memory = file_dtype.itemsize, flat.view(np.uint8)
     swaps = itemsize > 1 and flat.dtype != file_dtype
+    if flat.nbytes <= _SMALL:
+        if len(extents.offset) <= _FEW and driver.capabilities.call_cost <= CALL_COST:
+            pieces = zip(*(column.tolist() for column in extents), strict=True)
+            got = sum(driver.read_one(memory[place : place + n], offset) for offset, n, place in pieces)
+        else:
+            got = driver.read(extents, memory)
+        if swaps:
+            swap_in_place(memory, itemsize)
+        return got == flat.nbytes
 
-    def look(block: Extents) -> Look:
+    def from_pages(block: Extents) -> Step:
         def use(file: Bytes) -> None:
             for offset, length, first in zip(*(column.tolist() for column in block), strict=True):
                 part = flat[first // itemsize : (first + length) // itemsize]
                 part[...] = np.ndarray(part.shape, file_dtype, file, offset & OFFSET)
 
-        return int((block.offset + block.length).max()), block.nbytes, use
+        return look(driver, int((block.offset + block.length).max()), block.nbytes, use)
 
-    def call(block: Extents) -> Call:
+    def by_call(block: Extents) -> Step:
         first = int(block.place[0])
-        part = memory[first : first + block.nbytes].view(flat.dtype)
 
         def swap(_: Bytes) -> None:
             if swaps:
-                part.byteswap(inplace=True)
+                swap_in_place(memory[first : first + block.nbytes], itemsize)
 
-        return block, memory, swap
+        return call(driver, block, memory, swap)
 
-    # Each look asks whether the file is as long as the mapping still: few of them, but one for each of two threads.
-    step = min(max(BLOCK, flat.nbytes // 2), _MAPPED) if len(extents.offset) == 1 else _MAPPED_PIECES
-    if by_looks(driver, map(look, blocks.rounds(extents, step // itemsize * itemsize))):
-        return True
+    if len(extents.offset) * driver.capabilities.call_cost <= flat.nbytes:
+        # Each look asks whether the file is as long as the mapping still: few of them, but one for each of two threads.
+        step = min(max(BLOCK, flat.nbytes // 2), _MAPPED) if len(extents.offset) == 1 else _MAPPED_PIECES
+        if carry_out(driver, map(from_pages, blocks.rounds(extents, step // itemsize * itemsize))):
+            return True
     step = block_of(driver) // itemsize * itemsize
-    return by_calls(driver, map(call, blocks.rounds(extents, step)))
+    return carry_out(driver, map(by_call, blocks.rounds(extents, step)))

@@ -31,6 +31,7 @@ from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
 from pnc_vol.file.reads.stored_rows import LARGE, check_width
 from pnc_vol.file.session import Session
 from pnc_vol.flush.agree import Weight, transport_code
+from pnc_vol.format.numeric import swap_in_place
 from pnc_vol.layout.base import ElementMap
 from pnc_vol.mapping.encoding import decode
 from pnc_vol.mapping.tree import DatasetNode
@@ -85,7 +86,12 @@ def read(
             raise
         raw = own
     lay_over(session, node, found, raw, None)
-    return decode(raw, element, shape)
+    if element.kind != "number":
+        return decode(raw, element, shape)
+    # turned round where they lie: large reads take no second array
+    if element.dtype != element.file_dtype:
+        swap_in_place(raw, element.itemsize)
+    return raw.view(element.dtype).reshape(shape)
 
 
 def to_read_into(node: DatasetNode, out: Array | None) -> Array | None:
@@ -100,17 +106,14 @@ def at_once(
     session: Session, node: DatasetNode, selection: Selection, shape: tuple[int, ...], out: Array | None
 ) -> Array | None:
     """Return what `read` does without a list of runs, with what lies between the elements; None: it cannot be done."""
-    facts = facts_of(session, node)
-    one = selection.single_run() if facts is not None else None
-    if facts is not None and one is not None:
+    facts, one = facts_of(session, node), selection.single_run()
+    got = None
+    if one is not None and facts is not None:
         got = read_run(session, node, facts, *one, shape, out)
-        if got is not None:
-            return got
-    if facts is None and session.file_set is not None:
-        one = selection.single_run()
-        gathered = None if one is None else read_gathered(session, node, *one, shape)
-        if gathered is not None:
-            return gathered
+    elif one is not None and session.file_set is not None:
+        got = read_gathered(session, node, *one, shape)
+    if got is not None:
+        return got
     if selection.listed is not None:
         return None if facts is None else _listed(session, node, facts, selection, out)
     if shape and selection.nelems > 1:
@@ -121,13 +124,9 @@ def at_once(
 
 
 def _listed(session: Session, node: DatasetNode, facts: Facts, selection: Selection, out: Array | None) -> Array | None:
-    """Return a list of runs of numbers that the file has; None if they are so short that they are better read
-    together."""
+    """Return a list of runs of numbers that the file has."""
     found = runs(selection, record=node.is_record)
-    if (
-        not selection.nelems
-        or len(found.start) * session.disk.driver.capabilities.call_cost > selection.nelems * facts.itemsize
-    ):
+    if not selection.nelems:
         return None
     if facts.grows and int(found.start.max()) >= session.disk.layout.elements_stored(node, facts.at):
         return None

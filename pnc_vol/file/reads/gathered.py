@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.drivers.base import Driver
-from pnc_vol.extents.model import Extents, Int64, Runs, before, one_extent, spread
+from pnc_vol.extents.model import Extents, Int64, Runs, before, spread
 from pnc_vol.file.reads.execute import read_numbers
 from pnc_vol.file.session import Session
 from pnc_vol.layout.base import ElementMap, Place
@@ -28,15 +27,10 @@ from pnc_vol.mapping.tree import DatasetNode
 __all__ = ["Order", "order_of", "pattern_of", "ranges", "read_gathered"]
 
 Array = npt.NDArray[Any]
-Bytes = npt.NDArray[np.uint8]
 
 _STRETCH = 1 << 18
 _KEPT = 1 << 20
 """Elements of a stretch, and of all orders that are kept of a map; each takes 8 bytes."""
-_LOOKED = 16 << 10
-"""Bytes of a range from which on it is looked at in the file."""
-_FEW = 16
-"""Ranges up to which each is read by a call of its own, which takes fewer steps."""
 _LEAST = 16
 """Elements from which on a read is done here: fewer are found as fast one by one."""
 
@@ -167,39 +161,16 @@ def read_gathered(session: Session, node: DatasetNode, start: int, nelems: int, 
 
 
 def _read_stretch(session: Session, node: DatasetNode, source: _Scattered, record: int, first: int, out: Array) -> bool:
-    order = _known_order(source, first, out.size)
-    if order.taken is None:
-        return _read_ranges(session.disk.driver, node, ranges(source, order, record), out)
-    memory = np.empty(order.total + order.holes, out.dtype)
-    if not _read_ranges(session.disk.driver, node, ranges(source, order, record), memory[: order.total]):
+    order, file_dtype = _known_order(source, first, out.size), node.element.file_dtype
+    memory = out if order.taken is None else np.empty(order.total + order.holes, out.dtype)
+    if not read_numbers(session.disk.driver, file_dtype, ranges(source, order, record), memory[: order.total]):
         return False
+    if order.taken is None:
+        return True
     if order.holes:
-        memory[-1] = np.frombuffer(pattern_of(node, source.itemsize), node.element.file_dtype)[0]
+        memory[-1] = np.frombuffer(pattern_of(node, source.itemsize), file_dtype)[0]
     # all are within: "raise" would make a copy first
     memory.take(order.taken, out=out, mode="clip")
-    return True
-
-
-def _read_ranges(driver: Driver, node: DatasetNode, wanted: Extents, memory: Array) -> bool:
-    """Fill an array with numbers of several places, one behind another; False if a file ends before one."""
-    width, file_dtype = memory.itemsize, node.element.file_dtype
-    swaps = width > 1 and memory.dtype != file_dtype
-    if wanted.offset.size > _FEW:
-        if driver.read(wanted, memory.view(np.uint8)) < memory.nbytes:
-            return False
-        if swaps:
-            memory.byteswap(inplace=True)
-        return True
-    for offset, nbytes, at in zip(*(column.tolist() for column in wanted), strict=True):
-        part = memory[at // width : (at + nbytes) // width]
-        if nbytes >= _LOOKED:
-            if not read_numbers(driver, file_dtype, one_extent(offset, nbytes), part):
-                return False
-            continue
-        if driver.read_one(part, offset) < nbytes:
-            return False
-        if swaps:
-            part.byteswap(inplace=True)
     return True
 
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import CALL_COST, Driver
 from pnc_vol.extents.model import Extents, Int64, Selection, one_extent
-from pnc_vol.file.reads.execute import Call, Look, by_calls, by_looks, read_strided
+from pnc_vol.file.reads.execute import Step, call, carry_out, look, read_strided
 from pnc_vol.flush.execute import BLOCK, block_of
 from pnc_vol.layout.base import Grid
 
@@ -113,14 +113,14 @@ def read_hyperslab(driver: Driver, grid: Grid, selection: Selection, file_dtype:
             # What most reads are, without a plan.
             return True
     slab = _Slab(driver, grid, selection, file_dtype, out)
-    if by_looks(driver, _looks(slab, strides, target)):
+    if carry_out(driver, _looks(slab, strides, target)):
         return True
     cut = _best_cut(selection, grid.strides, file_dtype.itemsize, costs)
-    calls = _in_steps(slab, cut) if cut.steps else _in_batches(slab, cut, costs.block)
-    return by_calls(driver, calls, min(costs.block, cut.pieces * cut.span))
+    steps = _in_steps(slab, cut) if cut.steps else _in_batches(slab, cut, costs.block)
+    return carry_out(driver, steps, min(costs.block, cut.pieces * cut.span))
 
 
-def _looks(slab: _Slab, strides: list[int], target: Array) -> Iterator[Look]:
+def _looks(slab: _Slab, strides: list[int], target: Array) -> Iterator[Step]:
     """Return what to look at, where the file can be looked at as memory: numpy then picks the elements."""
     _, (origin, weights), selection, file_dtype, _ = slab
     index, axis = selection.index, selection.axis if selection.index is not None else -1
@@ -132,7 +132,7 @@ def _looks(slab: _Slab, strides: list[int], target: Array) -> Iterator[Look]:
         index = index - index[0]
     end = first + sum((n - 1) * step for n, step in zip(counts, strides, strict=True)) + file_dtype.itemsize
 
-    def look(low: int, high: int) -> Look:
+    def step(low: int, high: int) -> Step:
         def use(file: Bytes) -> None:
             whole: Array = np.ndarray(counts, file_dtype, file, first, strides)
             if index is None:
@@ -145,13 +145,13 @@ def _looks(slab: _Slab, strides: list[int], target: Array) -> Iterator[Look]:
             else:
                 target[low:high] = whole[index[low:high]]
 
-        return end, target[low:high].nbytes, use
+        return look(slab.driver, end, target[low:high].nbytes, use)
 
     rows = len(target)
     row = target.nbytes // rows
     # Without a list numpy needs no memory of its own; with one, a block of it should stay in the cache.
     block = max(1, BLOCK // row) if index is not None else max(1, -(-rows // max(1, 2 * target.nbytes // LEAST_SHARED)))
-    return (look(low, min(low + block, rows)) for low in range(0, rows, block))
+    return (step(low, min(low + block, rows)) for low in range(0, rows, block))
 
 
 def _best_cut(selection: Selection, weights: tuple[int, ...], itemsize: int, costs: Costs) -> _Cut:
@@ -221,13 +221,13 @@ def _inside(slab: _Slab, cut: _Cut) -> Callable[[Bytes, int, int], Array]:
     return view
 
 
-def _in_batches(slab: _Slab, cut: _Cut, block: int) -> Iterator[Call]:
+def _in_batches(slab: _Slab, cut: _Cut, block: int) -> Iterator[Step]:
     """Yield calls that each read as many pieces as fit a block."""
     places, view = _places(slab, cut), _inside(slab, cut)
     target = slab.out.reshape(cut.pieces, *slab.selection.count[cut.axis :])
     batch = max(1, block // cut.span)
 
-    def call(first: int) -> Call:
+    def step(first: int) -> Step:
         offset = places[first : first + batch]
         n = len(offset)
         if int(offset[-1] - offset[0]) == (n - 1) * cut.span:
@@ -238,25 +238,25 @@ def _in_batches(slab: _Slab, cut: _Cut, block: int) -> Iterator[Call]:
         def pick(memory: Bytes) -> None:
             target[first : first + n] = view(memory, n, 0)
 
-        return extents, None, pick
+        return call(slab.driver, extents, None, pick)
 
-    return (call(first) for first in range(0, cut.pieces, batch))
+    return (step(first) for first in range(0, cut.pieces, batch))
 
 
-def _in_steps(slab: _Slab, cut: _Cut) -> Iterator[Call]:
+def _in_steps(slab: _Slab, cut: _Cut) -> Iterator[Step]:
     """Return a part of one piece at a time."""
     places, view, selection = _places(slab, cut).tolist(), _inside(slab, cut), slab.selection
     count = selection.count[cut.axis]
     target = slab.out.reshape(cut.pieces, *selection.count[cut.axis :])
-    step = selection.stride[cut.axis] * slab.grid.strides[cut.axis]
-    last = cut.span - (count - 1) * step
+    apart = selection.stride[cut.axis] * slab.grid.strides[cut.axis]
+    last = cut.span - (count - 1) * apart
 
-    def call(piece: int, first: int) -> Call:
+    def step(piece: int, first: int) -> Step:
         n = min(cut.steps, count - first)
 
         def pick(memory: Bytes) -> None:
             target[piece, first : first + n] = view(memory, 1, n)[0]
 
-        return one_extent(places[piece] + first * step, (n - 1) * step + last), None, pick
+        return call(slab.driver, one_extent(places[piece] + first * apart, (n - 1) * apart + last), None, pick)
 
-    return (call(piece, first) for piece in range(cut.pieces) for first in range(0, count, cut.steps))
+    return (step(piece, first) for piece in range(cut.pieces) for first in range(0, count, cut.steps))
