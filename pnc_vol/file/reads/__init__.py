@@ -13,7 +13,6 @@ Knows: selections, the layout in force, the queue, drivers. Does not know: how a
 `completing`        the completion of posted reads
 `gathered`          runs of variables that have a map: long ranges, put in order by an index of the map
 `hyperslabs`        regular selections with gaps, large columns too: what lies between is read where that is cheaper
-`stored_rows`       rows of varying length; what a header claims is compared with the file first
 `composite_values`  reads and writes of datasets that take several variables
 ==================  ============================================================================================
 """

@@ -1,6 +1,7 @@
 """Datasets that take several variables are read and written through the variables.
 
-Knows: parts of types (`mapping.composite`), the session's verbs. Does not know: how a part is read or written.
+Knows: parts of types (`mapping.composite`), the session's verbs, the size of the file. Does not know: how a part is
+read or written.
 
 Rules
 -----
@@ -9,7 +10,9 @@ Rules
 2. Arrays of varying length that are written are kept in memory, all of the dataset's, until the next flush lays them
    out anew: contiguous, in C order. So one rank alone can write them, and a log does not have them. Lengths and values
    that are in the file are not touched: both go to new variables, and the new header drops the old ones.
-3. Rows that the file has are read by `stored_rows`, which checks what the file claims of them.
+3. Memory follows what is asked for: lengths of rows that the file has are read in blocks, up to the last row that is
+   wanted. What a file claims of rows is checked against the number of values that are there, and with the bytes of the
+   file before it is allocated, if it is large.
 """
 
 from __future__ import annotations
@@ -22,11 +25,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.errors import NotYetError, SelectionTypeError
+from pnc_vol.errors import FormatError, NotYetError, SelectionTypeError
+from pnc_vol.extents.blocks import blocks
 from pnc_vol.extents.model import Runs
 from pnc_vol.extents.place import numbers
-from pnc_vol.extents.selection import Selection, select, whole
-from pnc_vol.file.reads.stored_rows import check_rows, stored_rows
+from pnc_vol.extents.selection import Selection, many, select, whole
+from pnc_vol.file.reads.fetch import LARGE, elements_held
 from pnc_vol.file.session import Session
 from pnc_vol.mapping.composite import conform, is_ragged, ragged_base
 from pnc_vol.mapping.dtypes import Dtype, Reference, RegionReference
@@ -36,6 +40,9 @@ from pnc_vol.warn import warn_once
 __all__ = ["elsewhere", "keep_unflushed", "post_rows", "read", "region_of", "reshaped", "restore", "write"]
 
 Array = npt.NDArray[Any]
+
+_COUNT = 8
+"""Bytes of the length of a row."""
 
 
 # ----------------------------------------------------------------------------------------------- writing
@@ -205,16 +212,16 @@ def resident(session: Session, node: DatasetNode) -> Array:
     """Return all rows of a dataset, in memory: an array of objects with one axis."""
     size = prod(node.shape or ())
     if node.parts.rows is None:
-        check_rows(session, node)
+        _check_rows(session, node)
         node.parts.rows = np.empty(size, object)
-        node.parts.rows[:] = stored_rows(session, node, whole(node.shape or ())).ravel()
+        node.parts.rows[:] = _stored_rows(session, node, whole(node.shape or ())).ravel()
     return np.asarray(node.parts.rows)
 
 
 def _read_rows(session: Session, node: DatasetNode, selection: Selection) -> Array:
     dtype = node.element.dtype
     if node.parts.rows is None:
-        return stored_rows(session, node, selection)
+        return _stored_rows(session, node, selection)
     made = np.empty(selection.nelems, dtype)
     for at, number in enumerate(numbers(selection).tolist()):
         row = node.parts.rows[number]
@@ -226,6 +233,92 @@ def _shown(dtype: Dtype) -> Dtype:
     base = ragged_base(dtype)
     assert base is not None
     return base
+
+
+def _check_rows(session: Session, node: DatasetNode) -> None:
+    """Complain of a dataset with more rows than the file can hold, before something is made for each of them.
+
+    Raises
+    ------
+    FormatError
+    """
+    count = node.parts["count"]
+    size = prod(node.shape or ())
+    if size * _COUNT > LARGE and (there := elements_held(session, count)) < size:
+        raise FormatError(
+            f"{node.path}: it claims {size} rows, and the file holds the lengths of {there}: it cannot be changed",
+            field=count.cdf_name,
+            value=size,
+        )
+
+
+def _stored_rows(session: Session, node: DatasetNode, selection: Selection) -> Array:
+    """Return rows as the variables have them.
+
+    Raises
+    ------
+    FormatError
+        The rows take more values than there are.
+    """
+    values = node.parts["values"]
+    base = _shown(node.element.dtype)
+    total = (values.shape or (0,))[0]
+    chosen = numbers(selection)
+    starts, wanted = _places(session, node, chosen, total)
+    if chosen.size and int(wanted.sum()):
+        there = wanted > 0
+        _check_values(session, node, values, int((starts + wanted)[there].max()), int(wanted.sum()))
+        found = session.read(values, many((total,), starts[there, None], wanted[there, None]))
+    else:
+        found = np.empty(0, base)
+    made = np.empty(chosen.size, node.element.dtype)
+    ends = np.cumsum(wanted)
+    for at, (end, length) in enumerate(zip(ends.tolist(), wanted.tolist(), strict=True)):
+        made[at] = found[end - length : end].copy()
+    return made.reshape(selection.result_shape)
+
+
+def _places(session: Session, node: DatasetNode, chosen: Array, total: int) -> tuple[Array, Array]:
+    """Return the first value and number of values of some rows, given by their numbers."""
+    starts, wanted = np.zeros(chosen.size, np.int64), np.zeros(chosen.size, np.int64)
+    if not chosen.size:
+        return starts, wanted
+    shape, count = node.shape or (), node.parts["count"]
+    last, first, before = int(chosen.max()), 0, 0
+    if last * _COUNT > LARGE:
+        # behind the end of the file all lengths are 0
+        last = min(last, elements_held(session, count) - 1)
+    for block in blocks(shape, _COUNT, LARGE):
+        if first > last:
+            break
+        counts = session.read(count, select(shape, block)).ravel()
+        # as floats the sum cannot overflow, and what it rounds off is less than what would overflow below
+        if counts.size and (
+            int(counts.min()) < 0 or counts.sum(dtype=float) > 2**62 or before + int(counts.sum()) > total
+        ):
+            name = node.parts["values"].cdf_name
+            raise FormatError(f"{node.path}: its rows take more values than the {total} of {name!r}")
+        ends = before + np.cumsum(counts)
+        here = (chosen >= first) & (chosen < first + counts.size)
+        wanted[here] = counts[chosen[here] - first]
+        starts[here] = ends[chosen[here] - first] - wanted[here]
+        before, first = int(ends[-1]), first + counts.size
+    return starts, wanted
+
+
+def _check_values(session: Session, node: DatasetNode, values: DatasetNode, end: int, wanted: int) -> None:
+    """Complain of rows whose values the file cannot hold.
+
+    Raises
+    ------
+    FormatError
+    """
+    if wanted * max(1, values.element.itemsize) > LARGE and (there := elements_held(session, values)) < end:
+        raise FormatError(
+            f"{node.path}: its rows take {end} values of {values.cdf_name!r}, and the file holds {there}",
+            field=values.cdf_name,
+            value=end,
+        )
 
 
 def post_rows(session: Session) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from pnc_vol.file.reads.contiguous import Facts, facts_of, read_run
 from pnc_vol.file.reads.execute import read_numbers
 from pnc_vol.file.reads.gathered import read_gathered
 from pnc_vol.file.reads.hyperslabs import reach, read_hyperslab
-from pnc_vol.file.reads.stored_rows import LARGE, check_width
 from pnc_vol.file.session import Session
 from pnc_vol.flush.agree import Weight, transport_code
 from pnc_vol.format.numeric import swap_in_place
@@ -36,13 +36,19 @@ from pnc_vol.layout.base import ElementMap
 from pnc_vol.mapping.encoding import decode
 from pnc_vol.mapping.tree import DatasetNode
 
-__all__ = ["Read", "at_once", "file_form", "lay_over", "read", "read_alone", "read_by_way", "to_read_into"]
+__all__ = [
+    "LARGE", "Read", "at_once", "elements_held", "file_form", "lay_over", "read", "read_alone", "read_by_way",
+    "to_read_into",
+]  # fmt: skip
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 Read = Callable[[Session, Extents, Bytes], int]
 _Spots = list[tuple[int, int, "ElementMap | None"]]
+
+LARGE = 1 << 20
+"""Bytes from which on a claim is compared with the size of the file, which costs a call of the system."""
 
 
 def read(
@@ -65,7 +71,7 @@ def read(
     element = node.element
     shape = selection.result_shape
     if element.itemsize > LARGE:
-        check_width(session, node)
+        _check_width(session, node)
     if len(shape) > MOST_AXES:
         refuse_axes(len(shape))
     if not collective and not session.posted.queue.has(node.uid):
@@ -270,6 +276,42 @@ def _fill(raw: Bytes, node: DatasetNode, width: int) -> None:
         raw[:] = 0
     else:
         raw.reshape(-1, width)[:] = np.frombuffer(pattern.ljust(width, b"\0")[:width], np.uint8)
+
+
+# ------------------------------------------------------------------------- what a header claims of the file's size
+
+
+def elements_held(session: Session, node: DatasetNode) -> int:
+    """Return the number of elements of a dataset, from the first one on, of which the file may hold something.
+
+    All of them, where something is posted that is not in the file yet.
+    """
+    size = prod(node.shape or ())
+    if node.parts:
+        # a compound's fields have its axes; of other parts this number says nothing
+        return min(
+            (elements_held(session, part) for part in node.parts.values() if part.shape == node.shape), default=size
+        )
+    at = session.disk.layout.places.get(node.uid)
+    if at is None or session.posted.queue.has(node.uid) or node.uid not in session.disk.layout.header_uids:
+        return size
+    return min(size, at.elements_below(session.disk.driver.size()))
+
+
+def _check_width(session: Session, node: DatasetNode) -> None:
+    """Complain of a dataset with elements that are longer than the file.
+
+    Raises
+    ------
+    ShortFileError
+    """
+    width, nbytes = node.element.itemsize, session.disk.driver.size()
+    if width > nbytes and elements_held(session, node) < prod(node.shape or ()):
+        raise ShortFileError(
+            f"{node.path}: an element has {width} bytes, and the file {nbytes}: it holds no complete element",
+            field=node.cdf_name,
+            value=width,
+        )
 
 
 # ----------------------------------------------------------------------------------- from the queue
