@@ -183,7 +183,7 @@ def replay(
         wanted = None if logs is None else names
         report = replay_logs(target, reals[0], wanted, options=resolved, comm=ranks, uncounted=uncounted, **flags)
     if carried is not None:
-        report.caches, report.carried, report.headers = carried.caches, carried.nbytes, carried.headers
+        report.caches, report.carried, report.headers = carried.caches, carried.carried, carried.headers
         report.messages += carried.messages
     return report
 

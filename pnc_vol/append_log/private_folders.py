@@ -7,7 +7,7 @@ Rules
 1. Every job has a folder of its own (0700), named after the full path of the file and a random token, so that two
    jobs, or two files of one name, never use the same folder.
 2. A file of the folder is locked while its job runs: a folder without a locked file was left by a job that has ended.
-   The folder itself is locked while a rank makes its files there (`making`), and while what a job left is removed
+   The folder itself is locked while a rank makes its files there (`begin_files`), and while what a job left is removed
    (`tidying`): so nobody removes the files of a job that is about to lock them.
 3. A folder counts only if it is private: a real folder of this user, to which no other user may write. What others put
    under such a name is not read, and a warning says so.
@@ -24,40 +24,22 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pnc_vol.system import System, closing_if_it_fails, exists, is_unnamed, neighbour, undo_if_interrupted
 from pnc_vol.system.full_io import read_whole, write_all, write_whole
 
 __all__ = [
-    "FoldersOfJobs",
-    "empty_folder",
-    "find_folders",
-    "folders_named",
-    "forget_folder",
-    "host_and_folder",
-    "is_alive",
-    "is_replaced",
-    "join_folder",
-    "lock_patiently",
-    "make_folder",
-    "making",
-    "mark_replaced",
-    "missing_ranks",
-    "name_of_folders",
-    "note_folders",
-    "noted",
-    "noted_folders",
-    "notes_about",
-    "remove_folder",
-    "stem_of",
-    "tidy_note",
-    "tidying",
-]
+    "DONE", "FOREIGN", "OWN", "FoldersOfJobs", "JobFolders", "empty_folder", "forget_folder", "host_and_folder",
+    "is_here", "is_replaced", "lock_patiently", "mark_replaced", "missing_ranks", "note_folders", "noted",
+    "remove_folder", "stem_of", "tidying",
+]  # fmt: skip
+
+T = TypeVar("T")
 
 _MOST_NOTES = 1 << 20
 _PATIENCE, _NAP = 200, 0.005
@@ -69,49 +51,160 @@ def stem_of(path: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(path))[:64] or "file"
 
 
-def name_of_folders(prefix: str, path: str) -> str:
-    """Return what the names of all folders for a file begin with.
+class JobFolders(NamedTuple):
+    """The folders of one kind, of logs or of caches, that jobs have for a file: their names, and the notes with these.
 
-    Parameters
-    ----------
-    prefix : str, what kind of folder it is.
-    path : str, of the file.
+    prefix : str, what their names begin with.
+    noted_as : str, suffix of the names of notes; see `neighbours`.
+    lock : str, part of the names of the files that a writer locks.
+    advice : str, the message if a folder cannot be made; ``{}`` stands for the reason.
 
     Examples
     --------
-    >>> name_of_folders("pncbb-", "/data/out.nc")
+    >>> JobFolders("pncbb-", "pncbb", ".commit", "no log here: {}").name("/data/out.nc")
     'pncbb-out.nc-4b9764767a4cd8f8-'
     """
-    import hashlib  # with OpenSSL's library it takes long to load, and plain files have no folder
 
-    digest = hashlib.sha256(os.path.abspath(path).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return f"{prefix}{stem_of(path)}-{digest}-"
+    prefix: str
+    noted_as: str
+    lock: str
+    advice: str
+
+    def name(self, path: str) -> str:
+        """Return what the names of all folders for a file begin with."""
+        import hashlib  # with OpenSSL's library it takes long to load, and plain files have no folder
+
+        digest = hashlib.sha256(os.path.abspath(path).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return f"{self.prefix}{stem_of(path)}-{digest}-"
+
+    def _begin(self, path: str) -> str:
+        """Return what the names of the folders that are looked at begin with: of any file, for one without its own
+        name."""
+        return self.prefix if is_unnamed(path) else self.name(path)
+
+    def note_of(self, path: str) -> str:
+        """Return the name of the note beside a file that has its own name."""
+        return neighbour(path, self.noted_as)
+
+    def notes(self, system: System, path: str) -> list[str]:
+        """Return the notes that may name folders of a file: of one without its own name yet, all in its folder."""
+        if not is_unnamed(path):
+            return [self.note_of(path)]
+        folder, suffix = os.path.dirname(path), f".{self.noted_as}"
+        return [os.path.join(folder, name) for name in system.listdir(folder or ".") if name.endswith(suffix)]
+
+    def lines(self, system: System, path: str) -> list[str]:
+        """Return the lines of the notes that name folders of a file."""
+        lines, begin = (line for note in self.notes(system, path) for line in noted(system, note)), self._begin(path)
+        return [line for line in lines if os.path.basename(line).startswith(begin)]
+
+    def in_parent(self, system: System, parent: str, begin: str) -> list[str]:
+        """Return the folders in a folder whose names begin so, sorted.
+
+        Raises
+        ------
+        OSError
+            The folder cannot be read.
+        """
+        return sorted(os.path.join(parent, name) for name in system.listdir(parent) if name.startswith(begin))
+
+    def find(
+        self, system: System, path: str, parent: str, is_of: Callable[[str], bool], judge: Callable[[list[str]], str]
+    ) -> FoldersOfJobs:
+        """Find the folders of a file: where the notes say, and in `parent` unless that is "".
+
+        Parameters
+        ----------
+        is_of : callable, whether a folder is of a file without its own name.
+        judge : callable
+            What the folders of a job that is gone, which has one on each node, hold: one of `HOLDS`.
+        """
+        folders = [host_and_folder(line)[1] for line in self.lines(system, path)]
+        with suppress(OSError):
+            folders += self.in_parent(system, parent, self._begin(path)) if parent else []
+        gone, alive, closed = _find_folders(system, folders, self.lock)
+        if is_unnamed(path):
+            gone, alive, closed = list(filter(is_of, gone)), list(filter(is_of, alive)), {}
+        verdict = {}
+        for job in dict.fromkeys(map(os.path.basename, gone)):
+            # The last process of a job, or a recovery, may just be removing it.
+            with suppress(FileNotFoundError):
+                verdict[job] = judge([folder for folder in gone if os.path.basename(folder) == job])
+        return FoldersOfJobs({folder: verdict.get(os.path.basename(folder), GOING) for folder in gone}, alive, closed)
+
+    def missing(self, system: System, path: str, closed: Mapping[str, str]) -> dict[str, str]:
+        """Return the lines of the notes that name folders which cannot be read here, and why.
+
+        closed : mapping, of `FoldersOfJobs`.
+        """
+        found = {}
+        for line in self.lines(system, path):
+            folder = host_and_folder(line)[1]
+            if folder in closed or not exists(system, folder):
+                found[line] = closed.get(folder, "it is not on this machine")
+        # a job that ends takes its folder out of the note before it removes it
+        there = self.lines(system, path) if found else ()
+        return {line: why for line, why in found.items() if line in there}
+
+    def make(self, system: System, parent: str, path: str) -> str:
+        """Make the folder of one job; a random token is appended to its name.
+
+        Raises
+        ------
+        OSError
+            `parent` is no folder that one can write to.
+        """
+        folder = os.path.join(parent, self.name(path) + system.token())
+        _make(system, folder, self.advice)
+        return folder
+
+    def begin_files(self, system: System, folder: str, begin: Callable[[], T]) -> T:
+        """Make files in a job's folder, which is made where another rank of the job did not make it.
+
+        Nobody removes the folder meanwhile, nor the files. Before, an opening of the file by another job may take an
+        empty folder for one that a kill left, and remove it.
+
+        begin : callable, makes the files and locks those of a writer.
+
+        Raises
+        ------
+        OSError
+            The folder cannot be made, or what has its name is not ours.
+        """
+        for tries in (2, 1, 0):
+            try:
+                _join(system, folder, self.advice)
+                with _making(system, folder):
+                    return begin()
+            except FileNotFoundError:
+                if not tries:
+                    raise
+        raise AssertionError
+
+    def forget(self, system: System, path: str, folders: Iterable[str], *, everywhere: bool = True) -> bool:
+        """Take folders, or lines, out of the notes, see `forget_folder`; whether that could be done."""
+        notes = self.notes(system, path)
+        done = [forget_folder(system, note, one, everywhere=everywhere) for note in notes for one in folders]
+        return all(done)
+
+    def forget_moved(self, system: System, path: str, jobs: Container[str] | None) -> None:
+        """Take out of the notes what is not here.
+
+        jobs : container of str, names of folders: only these, as they were brought here and recovered; None for all.
+        """
+        away = [line for line in self.lines(system, path) if not is_here(system, line)]
+        self.forget(system, path, [line for line in away if jobs is None or os.path.basename(line) in jobs])
+
+    def tidy_notes(self, system: System, path: str) -> None:
+        """Remove the notes that name nothing, as far as there are such and they can be removed."""
+        for note in self.notes(system, path):
+            if exists(system, note):
+                with suppress(OSError):
+                    _change_note(system, note, lambda there: there, durable=False)
 
 
-def make_folder(system: System, parent: str, name: str, advice: str) -> str:
-    """Make the folder of one job.
-
-    Parameters
-    ----------
-    name : str, see `name_of_folders`; a random token is appended.
-    advice : str, what the message of an error says; ``{}`` stands for the reason.
-
-    Raises
-    ------
-    OSError
-        `parent` is no folder that one can write to.
-    """
-    folder = os.path.join(parent, name + system.token())
-    _make(system, folder, advice)
-    return folder
-
-
-def join_folder(system: System, folder: str, advice: str) -> None:
+def _join(system: System, folder: str, advice: str) -> None:
     """Make a job's folder where another rank of the job did not make it.
-
-    Parameters
-    ----------
-    advice : str, as in `make_folder`.
 
     Raises
     ------
@@ -126,7 +219,7 @@ def join_folder(system: System, folder: str, advice: str) -> None:
         _make(system, folder, advice)
     except FileExistsError:
         # Another rank of this node came first.
-        join_folder(system, folder, advice)
+        _join(system, folder, advice)
 
 
 def _make(system: System, folder: str, advice: str) -> None:
@@ -154,7 +247,7 @@ def lock_patiently(system: System, fd: int, *operation: int) -> None:
 
 
 @contextmanager
-def making(system: System, folder: str) -> Iterator[None]:
+def _making(system: System, folder: str) -> Iterator[None]:
     """Let no other process remove a folder, nor its files, in the block, which makes and locks files there.
 
     Raises
@@ -178,7 +271,7 @@ def making(system: System, folder: str) -> Iterator[None]:
 def tidying(system: System, folder: str, lock: str) -> Iterator[bool]:
     """Yield whether the job of a folder is gone; if so, no job makes files there in the block.
 
-    lock : str, as in `is_alive`.
+    lock : str, as in `_is_alive`.
 
     Raises
     ------
@@ -194,47 +287,75 @@ def tidying(system: System, folder: str, lock: str) -> Iterator[bool]:
             begins = True
         except OSError:
             pass  # the file system has no locks
-        yield not (begins or is_alive(system, folder, lock))
+        yield not (begins or _is_alive(system, folder, lock))
     finally:
         system.close(fd)
+
+
+OWN, FOREIGN, DONE, GOING = HOLDS = ("own", "foreign", "done", "going")
+"""What the folders of a job that is gone hold: something of the file; something of another file that had its name;
+nothing that was promised; or somebody is just removing them."""
 
 
 class FoldersOfJobs(NamedTuple):
     """The folders of a file.
 
-    gone : list of str, of jobs that are gone, oldest first.
+    gone : dict of str to str, of jobs that are gone, oldest first, and what they hold, of `HOLDS`.
     alive : list of str, of jobs that still run on this machine.
     closed : dict of str to str, folders that are not looked into, and why, with what to do.
     """
 
-    gone: list[str]
+    gone: dict[str, str]
     alive: list[str]
     closed: dict[str, str]
 
+    @property
+    def own(self) -> list[str]:
+        """Folders of jobs that are gone, which hold something of the file, oldest first."""
+        return [folder for folder, holds in self.gone.items() if holds == OWN]
 
-def find_folders(system: System, folders: Iterable[str], lock: str) -> FoldersOfJobs:
-    """Return which of some folders are private, and whose job still runs.
+    @property
+    def foreign(self) -> list[str]:
+        """The same of another file."""
+        return [folder for folder, holds in self.gone.items() if holds == FOREIGN]
+
+    @property
+    def held(self) -> list[str]:
+        """Both."""
+        return [folder for folder, holds in self.gone.items() if holds in (OWN, FOREIGN)]
+
+    @property
+    def done(self) -> list[str]:
+        """Folders of jobs that are gone, which hold nothing."""
+        return [folder for folder, holds in self.gone.items() if holds == DONE]
+
+
+def _find_folders(system: System, folders: Iterable[str], lock: str) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return those of some folders that are private, of jobs that are gone, oldest first, and of such that still run;
+    and those that are not looked into, and why.
 
     Parameters
     ----------
     folders : iterable of str, each may be named several times, and need not be there.
-    lock : str, as in `is_alive`.
+    lock : str, as in `_is_alive`.
     """
-    found, times = FoldersOfJobs([], [], {}), {}
+    alive: list[str] = []
+    gone: dict[str, int] = {}
+    closed: dict[str, str] = {}
     for folder in dict.fromkeys(folders):
         try:
             there = system.lstat(folder)
             if why := _not_ours(there):
-                found.closed[folder] = why
-                continue
-            (found.alive if is_alive(system, folder, lock) else found.gone).append(folder)
-            times[folder] = there.st_mtime_ns
+                closed[folder] = why
+            elif _is_alive(system, folder, lock):
+                alive.append(folder)
+            else:
+                gone[folder] = there.st_mtime_ns
         except FileNotFoundError:
             continue
         except OSError as error:
-            found.closed[folder] = f"it cannot be read ({error.strerror}); 'chmod 700' restores the permission"
-    found.gone.sort(key=lambda folder: times[folder])
-    return found
+            closed[folder] = f"it cannot be read ({error.strerror}); 'chmod 700' restores the permission"
+    return sorted(gone, key=gone.__getitem__), alive, closed
 
 
 def _not_ours(there: os.stat_result) -> str:
@@ -250,7 +371,7 @@ def _not_ours(there: os.stat_result) -> str:
     return ""
 
 
-def is_alive(system: System, folder: str, lock: str) -> bool:
+def _is_alive(system: System, folder: str, lock: str) -> bool:
     """Return whether the job of a folder still runs on this machine.
 
     Parameters
@@ -273,17 +394,6 @@ def is_alive(system: System, folder: str, lock: str) -> bool:
             finally:
                 system.close(fd)
     return False
-
-
-def folders_named(system: System, parent: str, begin: str) -> list[str]:
-    """Return the folders in a folder whose names begin so, sorted.
-
-    Raises
-    ------
-    OSError
-        The folder cannot be read.
-    """
-    return sorted(os.path.join(parent, name) for name in system.listdir(parent) if name.startswith(begin))
 
 
 def empty_folder(system: System, folder: str, first: str) -> None:
@@ -334,11 +444,6 @@ def _read_note(system: System, note: str) -> list[str]:
     return [line for line in lines if "\0" not in line]
 
 
-def noted_folders(system: System, note: str) -> list[str]:
-    """Return the folders that a note names."""
-    return [host_and_folder(line)[1] for line in noted(system, note)]
-
-
 def host_and_folder(line: str) -> tuple[str, str]:
     """Return the host and folder of a line; "" for a host that it does not tell."""
     host, colon, folder = line.partition(":/")
@@ -370,15 +475,10 @@ def note_folders(system: System, note: str, lines: Sequence[str], *, durable: bo
     _change_note(system, note, lambda there: list(dict.fromkeys([*filter(is_there, there), *lines])), durable=durable)
 
 
-def notes_about(system: System, path: str, suffix: str) -> list[str]:
-    """Return the notes that may name folders of a file: of one that has not got its own name yet, all in its folder.
-
-    suffix : str, of the names of such notes; see `neighbours`.
-    """
-    if not is_unnamed(path):
-        return [neighbour(path, suffix)]
-    folder = os.path.dirname(path)
-    return [os.path.join(folder, name) for name in system.listdir(folder or ".") if name.endswith(f".{suffix}")]
+def is_here(system: System, line: str) -> bool:
+    """Return whether a line of a note names a folder that is on this machine."""
+    host, folder = host_and_folder(line)
+    return host in ("", os.uname().nodename) and exists(system, folder)
 
 
 def forget_folder(system: System, note: str, folder: str, *, everywhere: bool = True) -> bool:
@@ -474,13 +574,6 @@ def _blank_note(system: System, note: str, folders: list[str]) -> None:
         write_all(system, fd, memoryview(text.ljust(system.fstat(fd).st_size, b"\0")), 0)
     finally:
         system.close(fd)
-
-
-def tidy_note(system: System, note: str) -> None:
-    """Remove a note that names nothing, if there is one and it can be removed."""
-    if exists(system, note):
-        with suppress(OSError):
-            _change_note(system, note, lambda there: there, durable=False)
 
 
 def missing_ranks(ranks: int, there: Iterable[int]) -> tuple[int, str]:

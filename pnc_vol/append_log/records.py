@@ -2,6 +2,22 @@
 
 Knows: the bytes of such a file. Does not know: files, what the fields of a record mean.
 
+States of the end of such a file, which `RecordWriter` writes and `decode_records` reads:
+
+=========  ==========================  =========  ======================================================================
+state      event                       next       on disk, and what a reader makes of it
+=========  ==========================  =========  ======================================================================
+(none)     a file is made              made       zeros alone: nothing was recorded
+made       the header is appended      whole      a header, and behind it no record
+whole      a record is being appended  appending  bytes behind the last record that are none yet: torn, and dropped
+appending  it and its table are there  whole      one record more
+appending  an error, an interruption   whole      the end is cut off, or else the next record is written over it
+whole      space is reserved           whole      zeros behind the last record: not even torn
+any        a kill                      (same)     as it was: what `Tail` has stored is the kernel's
+any        a power failure             (same)     any of the bytes since the last sync: torn where the first is missing,
+                                                  damaged if a valid record stands behind that
+=========  ==========================  =========  ======================================================================
+
 Rules
 -----
 1. All numbers are little-endian. Header and records fill multiples of 64 bytes: none crosses a sector of a disk.
@@ -17,6 +33,8 @@ Rules
    probability of 2^-32, which is that of one wrong piece whose CRC is right by chance.
 6. Ranks of a node may share a file in blocks (`Share`), as those of the C library of PnetCDF do
    (``nc_burst_buf_shared_logs``).
+7. In some formats a record may have a table: bytes behind it, filled up to a multiple of 64 with zeros. The record has
+   their number and their CRC, and counts if the table is whole.
 """
 
 from __future__ import annotations
@@ -26,7 +44,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -45,6 +63,7 @@ __all__ = [
     "RecordFormat",
     "RecordHeader",
     "RecordLog",
+    "RecordTail",
     "RecordWriter",
     "Share",
     "crc_of_range",
@@ -53,7 +72,6 @@ __all__ = [
     "encode_header",
     "encode_record",
     "first_wrong",
-    "shared_pieces",
 ]
 
 Bytes = bytes | bytearray | memoryview
@@ -64,6 +82,8 @@ ReadData = Callable[[int, int], Bytes]
 RECORD_BYTES = SLOT_BYTES = 64
 RECORD_BODY = Struct("<HHIQQQQQQI")
 CRC = Struct("<I")
+_TABLE_BYTES_AT = 16
+"""Where a record has the number of bytes of its table."""
 _HEADER = Struct("<8sII16s16sIIII")
 _PLAIN, _WITH_SLOT, _WITH_LARGE_SLOT = 1, 2, 3
 """Versions of a file: of a format without slots; with one of 64 bytes, with one as large as the format says."""
@@ -89,7 +109,8 @@ class RecordFormat:
     kinds : mapping of int to str
         The kinds of records, 1 to 65535, and their names.
     fields : tuple of seven str
-        What a record says: an unsigned integer of 32 bits, five of 64 bits, one of 32 bits.
+        What a record says: an unsigned integer of 32 bits, five of 64 bits, one of 32 bits. In a format with tables the
+        first two are ``table_crc`` and ``table_bytes``.
     slot : int
         Bytes of the largest slot that a file may have, a multiple of 64; 0 if none has one.
 
@@ -118,21 +139,26 @@ class RecordFormat:
         formats = ["<u2", "<u2", "<u4", *6 * ["<u8"], "<u4", "<u4"]
         object.__setattr__(self, "dtype", np.dtype({"names": names, "formats": formats}))
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether a record may have a table."""
+        return self.fields[:2] == ("table_crc", "table_bytes")
+
 
 class RecordHeader(NamedTuple):
     """The header of a file of records.
 
-    log_id : bytes[16], random, new whenever the file is begun.
     file : bytes[16], identity of the file that the records are about; zeros if they name none.
     rank, num_ranks : int, of the job that wrote.
     path : str, of the file that the records are about. Never followed; a check only.
+    log_id : bytes[16], random, new whenever the file is begun.
     """
 
-    log_id: bytes
     file: bytes
     rank: int
     num_ranks: int
     path: str
+    log_id: bytes = bytes(16)
 
 
 class RecordLog(NamedTuple):
@@ -145,6 +171,7 @@ class RecordLog(NamedTuple):
     tear : str, what is wrong with the first record that does not count; "" if nothing is.
     later : int, valid records that follow such a one: more than the end is damaged.
     slot : bytes, a multiple of 64; b"" in a format that has none.
+    tables : list of memoryview, of each record, filled up to a multiple of 64; none in a format without tables.
     """
 
     header: RecordHeader
@@ -154,11 +181,12 @@ class RecordLog(NamedTuple):
     tear: str
     later: int
     slot: bytes = b""
+    tables: Sequence[memoryview] = ()
 
     @property
     def end(self) -> int:
         """Where the valid records end in the file."""
-        return self.begin + RECORD_BYTES * len(self.records)
+        return self.begin + RECORD_BYTES * len(self.records) + sum(map(len, self.tables))
 
 
 # ------------------------------------------------------------------------------------------ writing
@@ -175,7 +203,7 @@ def encode_header(form: RecordFormat, header: RecordHeader, slot: int = 0) -> by
     Examples
     --------
     >>> notes = RecordFormat("note log", b"notes...", {1: "note"}, ("a", "b", "c", "d", "e", "f", "g"))
-    >>> len(encode_header(notes, RecordHeader(bytes(16), bytes(16), 0, 4, "out.nc")))
+    >>> len(encode_header(notes, RecordHeader(bytes(16), 0, 4, "out.nc")))
     128
     """
     path = header.path.encode("utf-8", "surrogateescape")
@@ -216,15 +244,26 @@ def encode_record(seed: int, kind: int, sequence: int, first: int, *others: int)
     return body + CRC.pack(crc32(body, seed))
 
 
+class RecordTail(Protocol):
+    """The part of `append_log.tail.Tail` that a file of records is written through."""
+
+    end: int
+
+    def append(self, data: bytes) -> None: ...
+
+    def append_head(self, data: bytes) -> None: ...
+
+    def take_back(self, end: int) -> None: ...
+
+
 class RecordWriter:
     """A file of records that is being written; making one appends the header.
 
     Parameters
     ----------
     form : RecordFormat
-    append : callable
-        Puts bytes at the end of the file: all of them, or an error and none.
-    file, rank, num_ranks, path : see `RecordHeader`
+    tail : RecordTail, of an empty file.
+    header : RecordHeader; the file gets another id.
     slot : int, see `encode_header`
 
     Attributes
@@ -241,35 +280,28 @@ class RecordWriter:
 
     Examples
     --------
+    >>> import tempfile
+    >>> from pnc_vol.append_log.tail import Tail
+    >>> from pnc_vol.system import REAL
     >>> notes = RecordFormat("note log", b"notes...", {1: "note"}, ("a", "b", "c", "d", "e", "f", "g"))
-    >>> content = bytearray()
-    >>> writer = RecordWriter(notes, content.extend, file=bytes(16), rank=0, num_ranks=1, path="out.nc")
-    >>> writer.add(1, 7, 0, 0, 0, 0, 0, 9)
-    >>> found = decode_records(notes, bytes(content)).records
+    >>> with tempfile.TemporaryFile() as made:
+    ...     writer = RecordWriter(notes, Tail(REAL, made.fileno(), 4096), RecordHeader(bytes(16), 0, 1, "x"))
+    ...     writer.add(1, 7, 0, 0, 0, 0, 0, 9)
+    ...     found = decode_records(notes, made.read()).records
     >>> found["a"].tolist(), found["g"].tolist()
     ([7], [9])
     """
 
-    __slots__ = ("append", "begin", "log_id", "seed", "sequence")
+    __slots__ = ("begin", "log_id", "seed", "sequence", "tail")
 
-    def __init__(
-        self,
-        form: RecordFormat,
-        append: Callable[[bytes], None],
-        *,
-        file: bytes,
-        rank: int,
-        num_ranks: int,
-        path: str,
-        slot: int = 0,
-    ) -> None:
-        self.append = append
+    def __init__(self, form: RecordFormat, tail: RecordTail, header: RecordHeader, slot: int = 0) -> None:
+        self.tail = tail
         self.log_id = os.urandom(16)
         self.seed = crc32(self.log_id)
         self.sequence = 0
-        head = encode_header(form, RecordHeader(self.log_id, file, rank, num_ranks, path), slot)
+        head = encode_header(form, header._replace(log_id=self.log_id), slot)
         self.begin = len(head)
-        append(head)
+        tail.append_head(head)
 
     def add(self, kind: int, *fields: int) -> None:
         """Append a record.
@@ -279,8 +311,7 @@ class RecordWriter:
         OSError
             There is no room; no record was added.
         """
-        self.append(encode_record(self.seed, kind, self.sequence + 1, *fields))
-        self.sequence += 1
+        self.add_all(kind, [fields])
 
     def add_all(self, kind: int, rows: Sequence[tuple[int, ...]]) -> None:
         """Append records of one kind: all, or none.
@@ -290,8 +321,41 @@ class RecordWriter:
         OSError
             There is no room; no record was added.
         """
-        self.append(b"".join(encode_record(self.seed, kind, self.sequence + i, *row) for i, row in enumerate(rows, 1)))
-        self.sequence += len(rows)
+        records = (encode_record(self.seed, kind, self.sequence + i, *row) for i, row in enumerate(rows, 1))
+        self._append(b"".join(records), len(rows))
+
+    def add_with_table(self, kind: int, table: Sequence[Bytes], *others: int) -> None:
+        """Append a record and its table, in a format with tables: both, or an error and none.
+
+        Parameters
+        ----------
+        table : sequence of bytes, the pieces of the table.
+        others : int, the fields behind ``table_crc`` and ``table_bytes``, which are the first two.
+
+        Raises
+        ------
+        OSError
+            There is no room; no record was added.
+        """
+        nbytes = sum(map(len, table))
+        pieces = (*table, bytes(-nbytes % RECORD_BYTES))
+        crc = 0
+        for piece in pieces:
+            crc = crc32(piece, crc)
+        record = encode_record(self.seed, kind, self.sequence + 1, crc, nbytes, *others)
+        self._append(b"".join((record, *pieces)), 1)
+
+    def _append(self, data: bytes, count: int) -> None:
+        tail, end, sequence = self.tail, self.tail.end, self.sequence
+        try:
+            tail.append(data)
+            self.sequence += count
+        except BaseException:
+            # An interrupt may come behind the append: two records with one sequence number would count as damage. It
+            # may come before the end is moved, too: what then lies behind the end would look like a record under way.
+            self.sequence = sequence
+            tail.take_back(end)
+            raise
 
 
 # ------------------------------------------------------------------------------------------ reading
@@ -308,7 +372,7 @@ def decode_records(form: RecordFormat, data: Bytes) -> RecordLog:
     Examples
     --------
     >>> notes = RecordFormat("note log", b"notes...", {1: "note"}, ("a", "b", "c", "d", "e", "f", "g"))
-    >>> head = encode_header(notes, RecordHeader(bytes(16), bytes(16), 0, 1, "out.nc"))
+    >>> head = encode_header(notes, RecordHeader(bytes(16), 0, 1, "out.nc"))
     >>> record = encode_record(crc32(bytes(16)), 1, 1, 0, 0, 0, 0, 0, 0, 0)
     >>> found = decode_records(notes, head + record + b"torn")
     >>> found.records["sequence"].tolist(), found.torn_bytes
@@ -316,27 +380,48 @@ def decode_records(form: RecordFormat, data: Bytes) -> RecordLog:
     """
     header, begin = decode_header(form, data)
     view, seed = memoryview(data)[begin:], crc32(header.log_id)
-    whole = np.frombuffer(view, form.dtype, len(view) // RECORD_BYTES) if len(view) >= RECORD_BYTES else None
-    if whole is None:
-        whole = np.empty(0, form.dtype)
-    right = _right_crcs(view, whole.size, seed)
+    records, tables = _apart(form, view)
+    whole = np.frombuffer(records, form.dtype)
+    right = _right_crcs(records, whole.size, seed)
     valid = (whole["size"] == RECORD_BYTES) & np.isin(whole["kind"], list(form.kinds))
     valid &= whole["sequence"] == np.arange(1, whole.size + 1)
     valid[right:] = False
     n = int(valid.argmin()) if not valid.all() else whole.size
-    torn, tear = len(view) - n * RECORD_BYTES, ""
-    if not np.frombuffer(view[n * RECORD_BYTES :], np.uint8).any():
+    # A record whose table is not whole was being appended.
+    have = zip(tables[:n], whole["table_crc"][:n].tolist(), strict=True) if tables else ()
+    counted = next((i for i, (table, crc) in enumerate(have) if crc32(table) != crc), n)
+    found = RecordLog(header, begin, whole[:counted], 0, "", 0, tables=tables[:counted])
+    at = found.end - begin
+    torn, tear, later = len(view) - at, "", 0
+    if not np.frombuffer(view[at:], np.uint8).any():
         # Space that the writer had reserved, and did not come to use.
         torn = 0
     if torn:
         what = "is cut off" if n == whole.size else "is wrong" if n == right else "breaks the sequence"
-        tear = f"record {n + 1} at byte {begin + n * RECORD_BYTES} {what}; the last {torn} bytes are dropped"
-    later = 0
-    if torn:
-        places = range(n * RECORD_BYTES, whole.size * RECORD_BYTES, RECORD_BYTES)
+        what = what if counted == n else "has no whole table"
+        tear = f"record {counted + 1} at byte {begin + at} {what}; the last {torn} bytes are dropped"
+        behind = at + RECORD_BYTES * (counted < n)
+        places = range(behind, len(view) // RECORD_BYTES * RECORD_BYTES, RECORD_BYTES)
         later = sum(crc32(view[at : at + RECORD_BYTES], seed) == _RESIDUE for at in places)
     slot = bytes(data[begin - _slots(form)[_HEADER.unpack_from(data)[1]] : begin])
-    return RecordLog(header, begin, whole[:n], torn, tear, later, slot)
+    return found._replace(torn_bytes=torn, tear=tear, later=later, slot=slot)
+
+
+def _apart(form: RecordFormat, view: memoryview) -> tuple[memoryview, list[memoryview]]:
+    """Return the records one behind another, as if all were right, and their tables; none of a format without
+    tables."""
+    if not form.has_tables:
+        return view[: len(view) // RECORD_BYTES * RECORD_BYTES], []
+    records: list[memoryview] = []
+    tables: list[memoryview] = []
+    at = 0
+    while at + RECORD_BYTES <= len(view) and (not records or records[-1][0] == RECORD_BYTES):
+        records.append(view[at : at + RECORD_BYTES])
+        at += RECORD_BYTES
+        nbytes = int.from_bytes(records[-1][_TABLE_BYTES_AT:][:8], "little")
+        tables.append(view[at : at + nbytes + -nbytes % RECORD_BYTES])
+        at += len(tables[-1])
+    return memoryview(b"".join(records)), tables
 
 
 def _right_crcs(records: memoryview, count: int, seed: int) -> int:
@@ -389,7 +474,7 @@ def decode_header(form: RecordFormat, data: Bytes) -> tuple[RecordHeader, int]:
     if crc32(memoryview(data)[:at]) != crc:
         raise LogError(f"the header of the {name} has a wrong CRC", offset=at, field="crc", value=crc)
     path = bytes(data[_HEADER.size : _HEADER.size + length]).decode("utf-8", "surrogateescape")
-    return RecordHeader(log_id, file, rank, ranks, path), size
+    return RecordHeader(file, rank, ranks, path, log_id), size
 
 
 def crc_of_range(read: ReadData, begin: int, end: int, crc: int = 0) -> int | None:
@@ -420,35 +505,6 @@ SHARED_BLOCK = 8 << 20
 """Bytes of a block in a file that several ranks of a node share."""
 
 
-def shared_pieces(
-    channel: int, channels: int, offset: int, nbytes: int, *, block: int = SHARED_BLOCK
-) -> list[tuple[int, int]]:
-    """Return where bytes of one rank's log stand in the file that it shares.
-
-    Parameters
-    ----------
-    channel, channels : int, the rank among those that share, and how many these are.
-    offset, nbytes : int, bytes of the rank's own log.
-    block : int, bytes of a block: block i of channel c of n is block ``i * n + c`` of the file.
-
-    Returns
-    -------
-    list of (offset, nbytes)
-
-    Examples
-    --------
-    >>> shared_pieces(1, 2, 24, 16, block=32)
-    [(56, 8), (96, 8)]
-    """
-    pieces, end = [], offset + nbytes
-    while offset < end:
-        number, inside = divmod(offset, block)
-        length = min(block - inside, end - offset)
-        pieces.append(((number * channels + channel) * block + inside, length))
-        offset += length
-    return pieces
-
-
 class Share(NamedTuple):
     """A file that the ranks of a node share: block i of rank c of n is block ``i * n + c`` of the file.
 
@@ -459,8 +515,18 @@ class Share(NamedTuple):
     channels: int
 
     def pieces(self, offset: int, nbytes: int) -> list[tuple[int, int]]:
-        """Return where a rank's own bytes stand in the file."""
-        return shared_pieces(self.channel, self.channels, offset, nbytes)
+        """Return where bytes of a rank's own log stand in the file: (offset, nbytes) pairs.
+
+        >>> Share(1, 2).pieces(SHARED_BLOCK - 8, 16) == [(2 * SHARED_BLOCK - 8, 8), (3 * SHARED_BLOCK, 8)]
+        True
+        """
+        pieces, end = [], offset + nbytes
+        while offset < end:
+            number, inside = divmod(offset, SHARED_BLOCK)
+            length = min(SHARED_BLOCK - inside, end - offset)
+            pieces.append(((number * self.channels + self.channel) * SHARED_BLOCK + inside, length))
+            offset += length
+        return pieces
 
     def size_of(self, physical: int) -> int:
         """Return the number of bytes that a rank may have in a file of so many bytes."""

@@ -9,8 +9,7 @@
                      whether the files are as they were written
 `definitions`        the lines that define datasets in a log, so that a replay needs no header
 -------------------  -----------------------------------------------------------------------------
-`files`              the four files of one rank's log
-`folders`            where the folders of a job's logs are
+`files`              the four files of one rank's log, and where the folders of jobs with such logs are
 `definition_writer`  which datasets a log has defined, and under which header; how values and entries of one are written
 `batch`              parts of a data log as batches of a flush
 `store`              the log as a queue store: posting, cancelling, beginning anew

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from pnc_vol.append_log.private_folders import forget_folder, making, note_folders, stem_of
+from pnc_vol.append_log.private_folders import forget_folder, note_folders, stem_of
 from pnc_vol.append_log.records import Share
 from pnc_vol.burst.definition_writer import LoggedFile
-from pnc_vol.burst.folders import folder_for, join_log_folder, note_of, parent_of
+from pnc_vol.burst.files import LOGS, note_of, parent_of
 from pnc_vol.burst.store import LogStore
 from pnc_vol.disk.identity import identify
 from pnc_vol.errors import FULL, CollectiveMismatchError
 from pnc_vol.queue.stores import StoreContext
 from pnc_vol.ranks.comm import Comm, joined_lists, on_root
 from pnc_vol.settings.options import Options
-from pnc_vol.system import System, is_folder
+from pnc_vol.system import is_folder
 from pnc_vol.warn import warn_outside
 
 __all__ = ["begin_log"]
@@ -58,7 +58,7 @@ def begin_log(context: StoreContext) -> LogStore:
 
     def make() -> tuple[bytes, bytes]:
         identity = identify(system, file.work, durable=options.burst_buf_sync != "none")
-        return identity, os.fsencode(folder_for(system, path, parent_of(path, options)))
+        return identity, os.fsencode(LOGS.make(system, parent_of(path, options), path))
 
     file.identity, of_root = on_root(comm, "open log", make)
     first = os.fsdecode(of_root)
@@ -82,7 +82,13 @@ def begin_log(context: StoreContext) -> LogStore:
             size=comm.size,
             share=share,
         )
-        store = _store_in(system, folder, begin, partial(_note, options, path, folder) if comm.rank == 0 else None)
+
+        def noted() -> LogStore:
+            if comm.rank == 0:
+                _note(options, path, folder)
+            return begin()
+
+        store = LOGS.begin_files(system, folder, noted)
     except OSError as reason:
         error = _named(reason, folder)
     except Exception as reason:
@@ -108,27 +114,6 @@ def begin_log(context: StoreContext) -> LogStore:
 
 
 begin_log.trouble = _missing_folder  # type: ignore[attr-defined]
-
-
-def _store_in(system: System, folder: str, begin: Callable[[], LogStore], note: Callable[[], None] | None) -> LogStore:
-    """Return a store with its files in the job's folder, which is made if it is not there.
-
-    An opening of the file by another job may take an empty folder for one that a kill left, and remove it.
-
-    note : callable, notes the folder beside the file, if this rank does so.
-    """
-    tries = 3
-    while True:
-        tries -= 1
-        try:
-            join_log_folder(system, folder)
-            with making(system, folder):
-                if note is not None:
-                    note()
-                return begin()
-        except FileNotFoundError:
-            if not tries:
-                raise
 
 
 def _named(error: OSError, folder: str) -> OSError:

@@ -47,7 +47,16 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.append_log.records import RECORD_BYTES, SLOT_BYTES, RecordFormat, RecordWriter, decode_header, first_wrong
+from pnc_vol.append_log.records import (
+    RECORD_BYTES,
+    SLOT_BYTES,
+    RecordFormat,
+    RecordHeader,
+    RecordTail,
+    RecordWriter,
+    decode_header,
+    first_wrong,
+)
 from pnc_vol.burst.encoding import FIRST_DATA
 from pnc_vol.burst.recent_posts import POSTS_BYTES, RecentPosts, SplitPosts
 from pnc_vol.errors import LogError, PncVolError
@@ -99,20 +108,12 @@ _MOST_BYTES, _MOST_POSTS = 4 << 20, 4096
 _SIZE = Struct("=q")
 
 
-class _Tail(Protocol):
-    end: int
-
-    def append(self, data: bytes) -> None: ...
-
-    def append_head(self, data: bytes) -> None: ...
-
+class _Tail(RecordTail, Protocol):
     def extend(self, data: Any) -> None: ...
 
     def provide(self, offset: int, nbytes: int) -> None: ...
 
     def reserve(self, nbytes: int) -> None: ...
-
-    def take_back(self, end: int) -> None: ...
 
 
 class _WritableLog(Protocol):
@@ -189,9 +190,8 @@ class CommitLog(RecordWriter):
     Parameters
     ----------
     files : the files of the log.
-    file : bytes[16], identity of the file when the log is begun (`disk.identity`); a replay refuses another file.
-    rank, num_ranks : int, of the job.
-    path : str, the file that the log is for.
+    header : RecordHeader
+        With the identity of the file when the log is begun (`disk.identity`); a replay refuses another file.
     slot : int, bytes of the slot: with or without room for posts.
 
     Attributes
@@ -207,10 +207,8 @@ class CommitLog(RecordWriter):
 
     __slots__ = ("_ends", "_files", "epoch", "fills", "first_entry", "group", "post_rows", "requests")
 
-    def __init__(self, files: _WritableLog, file: bytes, rank: int, num_ranks: int, path: str, slot: int) -> None:
-        tail = files.commit
-        super().__init__(COMMIT_LOG, tail.append_head, file=file, rank=rank, num_ranks=num_ranks, path=path, slot=slot)
-        self.append = tail.append
+    def __init__(self, files: _WritableLog, header: RecordHeader, slot: int) -> None:
+        super().__init__(COMMIT_LOG, files.commit, header, slot)
         self.post_rows: Callable[[SplitPosts, Int64], Callable[[], None]]
         self._files = files
         self.group = OpenGroup()
@@ -302,7 +300,7 @@ class CommitLog(RecordWriter):
                     files.meta.extend(posts.entries.data)
                     meta_crc, data_crc = crc32(posts.entries.data), crc32(posts.values.data)
                 ends = files.meta.end, files.data.end
-                super().add(COMMIT, meta_crc, request, self.epoch, *ends, number, data_crc)
+                super().add_all(COMMIT, [(meta_crc, request, self.epoch, *ends, number, data_crc)])
                 committed = True
                 self.drop_group()
             except BaseException:
@@ -324,20 +322,9 @@ class CommitLog(RecordWriter):
         with suppress(OSError):
             self.close_group()
 
-    def add(self, kind: int, *fields: int) -> None:
-        self.close_group()
-        self.add_all(kind, [fields])
-
     def add_all(self, kind: int, rows: Sequence[tuple[int, ...]]) -> None:
-        tail, end, sequence = self._files.commit, self._files.commit.end, self.sequence
-        try:
-            super().add_all(kind, rows)
-        except BaseException:
-            # An interrupt may come behind the append: two records with one sequence number would count as damage.
-            if tail.end != end:
-                tail.take_back(end)
-            self.sequence = sequence
-            raise
+        self.close_group()
+        super().add_all(kind, rows)
 
     def _end_of(self, entry: int) -> int:
         """Return where an entry ends in the metadata log."""
@@ -370,7 +357,6 @@ class CommitLog(RecordWriter):
                 found.append((0, request, self.epoch, self._end_of(at), data_end, 0, 0))
                 at += 1
         if found:
-            self.close_group()
             self.add_all(TOMBSTONE, found)
         return bool(found)
 

@@ -1,28 +1,30 @@
-"""`LogFiles` opens, maps and closes the four files of one rank's log.
+"""`LogFiles` opens, maps and closes the four files of one rank's log; `LOGS` are the folders that jobs have for them.
 
-Knows: names, descriptors. Does not know: what the bytes mean, how they are appended (`append_log.tail`), which folder
-they are in.
+Knows: names, descriptors. Does not know: what the bytes mean, how they are appended (`append_log.tail`), which folders
+are private (`append_log.private_folders`).
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pnc_vol.append_log.private_folders import FoldersOfJobs, JobFolders, empty_folder, host_and_folder
 from pnc_vol.append_log.records import SLOT_BYTES, Share
 from pnc_vol.append_log.tail import LARGE, Tail, create_private, lock_of_writer
 from pnc_vol.burst.encoding import MAX_NDIMS_AT
 from pnc_vol.errors import PncVolError
-from pnc_vol.system import PAGE, System
+from pnc_vol.settings.options import Options
+from pnc_vol.system import LOGS_NOTED, PAGE, System, is_unnamed
 from pnc_vol.system.full_io import read_at, reserve
 
-__all__ = ["SMALL", "LogFiles"]
+__all__ = ["LOGS", "SMALL", "LogFiles", "find_logs", "logs_in", "note_of", "parent_of", "remove_logs"]
 
 SUFFIXES = (".defs", ".commit", ".data", ".meta")
 """In the order in which they are made; they are removed in the other: where there is a metadata log, all is there."""
@@ -204,3 +206,62 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+# ------------------------------------------------------------------------------------------------ folders of jobs
+
+
+LOGS = JobFolders(
+    "pncbb-",
+    LOGS_NOTED,
+    ".commit",
+    "nc_burst_buf_dirname: no log folder can be made here ({}); give a folder on a device with room "
+    "where you may write, or open the file without a log (nc_burst_buf=disable)",
+)
+
+note_of = LOGS.note_of
+
+_AWAY = (
+    "it is not on this machine. If its job has ended, what it posted last is there alone: 'pnc-vol replay FILE' on its "
+    "host, or with the folder brought here 'pnc-vol replay FILE FOLDER', puts it into the file "
+    "(nc_burst_buf_overwrite=enable gives it up)"
+)
+
+
+def parent_of(path: str, options: Options) -> str:
+    """Return the folder that the folders of logs are in; whole, because who looks for it later may be elsewhere."""
+    return os.path.abspath(options.burst_buf_dirname or os.path.dirname(path))
+
+
+def find_logs(
+    path: str, options: Options, is_of: Callable[[str], bool], judge: Callable[[list[str]], str]
+) -> FoldersOfJobs:
+    """Find the folders of a file's logs; `is_of` and `judge` as of `JobFolders.find`."""
+    found = LOGS.find(options.system, path, parent_of(path, options), is_of, judge)
+    if not is_unnamed(path):
+        missing = LOGS.missing(options.system, path, {})
+        found.closed.update((host_and_folder(line)[1], _AWAY) for line in missing)
+    return found
+
+
+def logs_in(system: System, folder: str) -> list[str]:
+    """Return the logs of a folder, without their suffixes, sorted."""
+    return sorted(
+        os.path.join(folder, name[: -len(".meta")]) for name in system.listdir(folder) if name.endswith(".meta")
+    )
+
+
+def remove_logs(system: System, path: str, folder: str) -> None:
+    """Remove the logs of a job, and take their folder out of the note beside the file.
+
+    Raises
+    ------
+    OSError
+        They cannot be removed.
+    """
+    # The folder is the last to go: the next opening for writing finds by the note what a kill leaves.
+    empty_folder(system, folder, ".meta")
+    LOGS.forget(system, path, [folder])
+    with suppress(FileNotFoundError):
+        # another process has removed it, as `empty_folder` says
+        system.rmdir(folder)

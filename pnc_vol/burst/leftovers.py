@@ -16,11 +16,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
 
 from pnc_vol.append_log import private_folders
 from pnc_vol.append_log.private_folders import FoldersOfJobs
-from pnc_vol.burst import folders as log_folders
+from pnc_vol.burst import files as log_files
 from pnc_vol.burst.recovery import ownership, sources
 from pnc_vol.disk import identity
 from pnc_vol.errors import LogRefusedError
@@ -33,57 +32,18 @@ from pnc_vol.warn import INFO, RECOVERY, tell, warn_outside
 __all__ = ["LogRecovery", "leftovers_of", "recover_logs", "replay_logs"]
 
 
-class Leftovers(NamedTuple):
-    """Folders of logs, oldest first, of jobs that are gone and left what the file may not hold.
-
-    own : list of str, of the file.
-    foreign : list of str, of another file that had its name, by what the logs say.
-    alive : list of str, of jobs that still run.
-    closed : list of str, those that are not looked into, each with the reason and what to do.
-    """
-
-    own: list[str]
-    foreign: list[str]
-    alive: list[str]
-    closed: list[str]
-
-
-def leftovers_of(path: str, options: Options) -> Leftovers:
+def leftovers_of(path: str, options: Options) -> FoldersOfJobs:
     """Return the logs that jobs left under the name of a file."""
-    while True:
-        # Another process may end, or replay, and remove logs between the listing and the reading: then list again.
-        with suppress(FileNotFoundError):
-            return _leftovers(path, options)
-
-
-def _leftovers(path: str, options: Options) -> Leftovers:
-    """Find the logs once, without a second look; see `leftovers_of`.
-
-    Raises
-    ------
-    FileNotFoundError
-        A log was removed meanwhile.
-    """
-    system = options.system
-    folders, alive, closed = _found(path, options)
-    # A job's folders on several nodes have one name, and a replay needs the logs of all ranks.
-    jobs = {os.path.basename(folder) for folder in folders if sources.holds_posts(system, folder)}
-    found = Leftovers([], [], alive, [f"{folder}: {why}" for folder, why in closed.items()])
-    for folder in folders:
-        if os.path.basename(folder) in jobs:
-            own = ownership.owns(system, ownership.owner_of(system, folder), path)
-            (found.own if own else found.foreign).append(folder)
-    return found
-
-
-def _found(path: str, options: Options) -> FoldersOfJobs:
-    """Return the folders of logs of a file; of one without its own name, those that say which it is."""
     system, name = options.system, os.path.basename(path)
-    found = log_folders.find_logs(system, path, log_folders.parent_of(path, options))
-    if not is_unnamed(path):
-        return found
-    gone, alive = ([one for one in some if ownership.owner_of(system, one).work == name] for some in found[:2])
-    return found._replace(gone=gone, alive=alive, closed={})
+
+    def judge(folders: list[str]) -> str:
+        # A replay needs the logs of all ranks.
+        if not any(sources.holds_posts(system, folder) for folder in folders):
+            return private_folders.DONE
+        own = all(ownership.owns(system, ownership.owner_of(system, folder), path) for folder in folders)
+        return private_folders.OWN if own else private_folders.FOREIGN
+
+    return log_files.find_logs(path, options, lambda one: ownership.owner_of(system, one).work == name, judge)
 
 
 class LogRecovery:
@@ -105,21 +65,21 @@ class LogRecovery:
         system = options.system
         unnamed = is_unnamed(real)
         if options.burst_buf and writable:
-            parent = log_folders.parent_of(real, options)
+            parent = log_files.parent_of(real, options)
             if options.burst_buf_dirname or is_folder(system, parent):
                 # Checked before the file is touched: a file that cannot have its log must not replace an existing one.
                 with suppress(FileNotFoundError):  # another opening may take it for one that a kill left, see `_tidy`
-                    system.rmdir(log_folders.folder_for(system, real, parent))
+                    system.rmdir(log_files.LOGS.make(system, parent, real))
         if not (options.burst_buf or options.recover or unnamed or exists(system, neighbour(real, LOGS_NOTED))):
             return
         if writable:
             _tidy(real, options)
             if options.burst_buf_overwrite:
-                log_folders.forget_absent(system, real)
+                log_files.LOGS.forget_moved(system, real, None)
         found = leftovers_of(real, options)
-        everything = [*found.own, *found.foreign]
+        own, foreign, everything = found.own, found.foreign, found.held
         if found.closed:
-            warn_outside(f"{path}: logs of this file are not read: {'; '.join(found.closed)}")
+            warn_outside(f"{path}: logs of this file are not read: {'; '.join(_reasons(found))}")
         recovers = options.recover and writable and not replaced
         if recovers and found.alive:
             # What is written from now on would be covered by older posts, if this is another recovery that goes on.
@@ -130,35 +90,33 @@ class LogRecovery:
                 "jobs write to one file at the same time are lost or mixed. Wait until it has ended"
             )
         if recovers and options.recover == "any-file":
-            found = found._replace(own=everything, foreign=[])
+            own, foreign = everything, []
         if options.burst_buf_overwrite and writable:
             # but for those that the same opening is to replay
-            for folder in found.foreign if recovers else everything:
-                log_folders.remove_logs(system, real, folder)
+            for folder in foreign if recovers else everything:
+                log_files.remove_logs(system, real, folder)
             if not recovers:
                 return
-            found = found._replace(foreign=[])
+            foreign = []
         if replaced and everything:
             # The mark is needed only where the identity is an inode number, which the system gives to a new file.
-            for folder in (
-                found.own if exists(system, real) and identity.by_inode(identity.identity_of(system, real)) else ()
-            ):
+            for folder in own if exists(system, real) and identity.by_inode(identity.identity_of(system, real)) else ():
                 with suppress(OSError):
                     private_folders.mark_replaced(system, folder)
             _tell(path, "of the file that is replaced now", everything)
             return
-        if found.foreign:
-            _tell(path, "of another file that had this name", found.foreign)
-        if recovers and found.own:
+        if foreign:
+            _tell(path, "of another file that had this name", foreign)
+        if recovers and own:
             try:
-                recover_logs(real, options, found.own)
+                recover_logs(real, options, own)
             except LogRefusedError as error:
                 if error.field == "lock":
                     raise  # another recovery came between
                 warn_outside(f"{path}: logs of a job that ended early are not replayed: {error}")
-        elif found.own:
+        elif own:
             warn_outside(
-                f"{path}: a job that ended early left posted data that are not in the file, in {', '.join(found.own)}; "
+                f"{path}: a job that ended early left posted data that are not in the file, in {', '.join(own)}; "
                 "recover=True with mode 'r+' or 'a', or 'pnc-vol replay FILE', puts it into the file "
                 "(nc_burst_buf_overwrite=enable removes it)"
             )
@@ -168,6 +126,11 @@ class LogRecovery:
         found = leftovers_of(real, options)
         running = [Left(folder, "a log", running=True) for folder in found.alive]
         return running + [Left(folder, "a log") for folder in found.own]
+
+
+def _reasons(found: FoldersOfJobs) -> list[str]:
+    """Return the folders that are not looked into, each with the reason and what to do."""
+    return [f"{folder}: {why}" for folder, why in found.closed.items()]
 
 
 def _tell(path: str, whose: str, folders: Sequence[str]) -> None:
@@ -186,19 +149,18 @@ def _tidy(path: str, options: Options) -> None:
     note. A job that has just made its folder makes it again (`burst.beginning`).
     """
     system = options.system
-    notes = private_folders.notes_about(system, path, LOGS_NOTED)
-    noted = {folder for note in notes for folder in private_folders.noted_folders(system, note)}
-    for folder in _found(path, options).gone:
+    logs = log_files.LOGS
+    noted = {private_folders.host_and_folder(line)[1] for line in logs.lines(system, path)}
+    for folder in leftovers_of(path, options).done:
         # Another process may remove it at this time.
-        with suppress(FileNotFoundError), private_folders.tidying(system, folder, ".commit") as gone:
+        with suppress(FileNotFoundError), private_folders.tidying(system, folder, logs.lock) as gone:
             if gone and folder in noted and not sources.holds_posts(system, folder):
                 with suppress(OSError):
-                    log_folders.remove_logs(system, path, folder)
+                    log_files.remove_logs(system, path, folder)
             if gone:
                 with suppress(OSError):
                     system.rmdir(folder)
-    for note in notes:
-        private_folders.tidy_note(system, note)
+    logs.tidy_notes(system, path)
 
 
 def recover_logs(path: str, options: Options, folders: list[str]) -> ReplayReport:
@@ -286,15 +248,15 @@ def _removed_by_others(system: System, path: str, folders: Sequence[str]) -> Ite
 def _forget(system: System, path: str, folders: Sequence[str], metas: Sequence[str]) -> None:
     """Remove folders of logs that were replayed, and take out of the note where the jobs of `metas` had others."""
     for folder in folders:
-        log_folders.remove_logs(system, path, folder)
+        log_files.remove_logs(system, path, folder)
     homes = [os.path.dirname(os.path.abspath(meta)) for meta in metas]
-    log_folders.forget_absent(system, path, set(map(os.path.basename, homes)))
+    log_files.LOGS.forget_moved(system, path, set(map(os.path.basename, homes)))
 
 
 def _left(real: str, options: Options, closed: list[str], *, any_file: bool) -> list[str]:
     """Return folders of logs that killed jobs left of a file, or with `any_file` under its name."""
     found = leftovers_of(real, options)
-    closed += found.closed
+    closed += _reasons(found)
     # Logs of another file are passed on if there are no others, so that the refusal names them.
     folders = found.own + (found.foreign if any_file or not found.own else [])
     if found.alive and not folders:

@@ -29,14 +29,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.append_log.private_folders import forget_folder
-from pnc_vol.append_log.records import SLOT_BYTES, Share
+from pnc_vol.append_log.records import SLOT_BYTES, RecordHeader, Share
 from pnc_vol.burst.batch import LogBatch, log_batches
 from pnc_vol.burst.commit_log import GROUP, GROUP_BYTES, CommitLog, GroupState
 from pnc_vol.burst.definition_writer import DefinitionWriter, LoggedFile, LoggedVariable
 from pnc_vol.burst.definitions import encode_work
 from pnc_vol.burst.encoding import DATA_MAGIC, LEAST_ENTRY, LogHeader, encode_header
-from pnc_vol.burst.files import SMALL, LogFiles
-from pnc_vol.burst.folders import note_of
+from pnc_vol.burst.files import SMALL, LogFiles, note_of
 from pnc_vol.burst.recent_posts import LEAST_POST, MOST_POST, MOST_VALUES, POSTS_BYTES, SplitPosts
 from pnc_vol.errors import FULL, LogError
 from pnc_vol.extents.model import Int64, Runs, Selection
@@ -119,7 +118,8 @@ class LogStore(Store):
         files.data.append(DATA_MAGIC)
         # Of a log with a capacity the room for small posts would be taken from a device that may be small.
         slot = SLOT_BYTES + (POSTS_BYTES if self.group > 1 and not self.options.burst_buf_capacity else 0)
-        self.commits = CommitLog(files, file.identity, header.rank_id, header.num_ranks, header.path, slot)
+        records = RecordHeader(file.identity, header.rank_id, header.num_ranks, header.path)
+        self.commits = CommitLog(files, records, slot)
         if file.temporary:
             files.defs.append(encode_work(os.path.basename(file.work)))
         self._begins = tuple((tail, tail.end) for tail in (files.meta, files.data, files.defs, files.commit))

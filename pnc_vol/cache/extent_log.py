@@ -1,23 +1,21 @@
 """The extent log lists which bytes of a cache file are to be carried to the global file, and the pending headers.
 
-Knows: records, tables of extents, one log's two files. Does not know: threads, the global file.
+Knows: records, tables of extents, the log's file. Does not know: threads, the global file.
 
-Two files: ``.extents`` holds records of 64 bytes, each with a CRC (`pnc_vol.append_log`); ``.tables`` holds what a
-record has besides: offsets and lengths (int64, little-endian), and the bytes of a header. A log that was begun anew has
-its tables in ``.tables1``, the one after it in ``.tables`` again, so that the old log is whole until the new one is.
+The file ``.extents`` holds records of 64 bytes, each with a CRC (`pnc_vol.append_log.records`, which has the states of
+its end), and behind a record its table: offsets and lengths (int64, little-endian), and the bytes of a header.
 
 =============  ====================================================================================================
 record         meaning
 =============  ====================================================================================================
 ``write``      these extents are being written to the cache file; `checksum` is that of their new bytes in a row
 ``through``    these extents were written to the global file itself: what the cache has of them is old
-``header``     these extents, with their bytes in the table, follow when all data of the epoch are in the file
-``grow``       the file has at least `nbytes` bytes then
+``header``     these extents, with their bytes in the table, follow when all data of the epoch are in the file, which
+               has at least `nbytes` bytes then
 ``cut``        the file was cut to `nbytes` bytes
-``epoch``      a flush is complete: the epoch ends, and its data are in the caches of all ranks or in the file
-``synced``     of the writes up to here, those of epochs up to this one are in the global file
-``released``   what was held for epochs up to this one is in the global file
-``begin``      the first record of a log that was begun anew: its tables are in the file of this number, `nbytes`
+``epoch``      three epochs, 0 for none. `epoch`: the flush that ends it is complete, and its data are in the caches of
+               all ranks or in the file. `nbytes`: of the writes up to here, those of epochs up to this one are in the
+               global file. `checksum`: what was held for epochs up to this one is there
 =============  ====================================================================================================
 
 What a reader concludes from a record. *Missing* is what the global file may lack, by epoch; *held* is what follows the
@@ -31,10 +29,8 @@ record         missing                                               held
 ``through``    its extents go from all epochs                        what has a byte of them goes
 ``cut``        what lies behind `nbytes` goes                        each is cut to `nbytes`
 ``header``     (no change)                                           it is added
-``grow``       (no change)                                           it is added
-``synced``     epochs up to this one go                              (no change)
-``released``   (no change)                                           what is of epochs up to this one goes
-``epoch``      the epoch may be carried, with all before it          the same
+``epoch``      the epoch may be carried, with all before it; what    the same; what is of epochs that are there goes
+               is of epochs that are in the file goes
 =============  ====================================================  ===============================================
 
 Rules
@@ -45,7 +41,7 @@ Rules
    It finds every cut and every flipped bit, and not two words that changed places. Each record has a CRC.
 4. The valid prefix of the records counts; a kill tears at most the end.
 5. What is held is cut with the file. What was written over was in the global file by then: else it would be held, too.
-6. A write can be checked as long as no later one changed a byte of it. The rest is counted, not checked.
+6. A write can be checked as long as no later one changed a byte of it.
 """
 
 from __future__ import annotations
@@ -55,7 +51,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -70,42 +65,23 @@ from pnc_vol.system import System, is_open
 from pnc_vol.system.full_io import read_whole
 
 __all__ = [
-    "BEGIN", "CUT", "ENDED", "EPOCH", "FORMAT", "GROW", "HEADER", "KINDS", "RELEASED", "SUFFIX", "SYNCED", "TABLES",
-    "THROUGH", "WRITE", "CacheLog", "ExtentLog", "PendingHeader", "Subject", "Written", "checksum", "gathered",
-    "read_cache_log",
+    "CUT", "EPOCH", "FORMAT", "HEADER", "KINDS", "SUFFIX", "THROUGH", "WRITE", "CacheLog", "ExtentLog", "PendingHeader",
+    "Written", "checksum", "gathered", "read_cache_log",
 ]  # fmt: skip
 
-SUFFIX, TABLES = ".extents", (".tables", ".tables1")
-_NEW = ".new"
+SUFFIX, _NEW = ".extents", ".new"
 
-WRITE, THROUGH, HEADER, GROW, CUT, EPOCH, SYNCED, RELEASED, BEGIN = range(1, 10)
-KINDS = {
-    WRITE: "write", THROUGH: "through", HEADER: "header", GROW: "grow", CUT: "cut", EPOCH: "epoch", SYNCED: "synced",
-    RELEASED: "released", BEGIN: "begin",
-}  # fmt: skip
+WRITE, THROUGH, HEADER, CUT, EPOCH = range(1, 6)
+KINDS = {WRITE: "write", THROUGH: "through", HEADER: "header", CUT: "cut", EPOCH: "epoch"}
 
 FORMAT = RecordFormat(
     "extent log",
-    b"PncVolE1",
+    b"PncVolE2",
     KINDS,
-    ("table_crc", "epoch", "table_end", "count", "nbytes", "checksum", "reserved"),
+    ("table_crc", "table_bytes", "epoch", "count", "nbytes", "checksum", "reserved"),
 )
 
 _WINDOW = 1 << 20
-
-
-class Subject(NamedTuple):
-    """What a log says of itself.
-
-    file : bytes[16], identity of the global file, by its inode.
-    rank, num_ranks : int
-    path : str, of the global file.
-    """
-
-    file: bytes
-    rank: int
-    num_ranks: int
-    path: str
 
 
 def checksum(data: npt.NDArray[np.uint8]) -> int:
@@ -146,94 +122,39 @@ class PendingHeader(NamedTuple):
         return self._replace(extents=self.extents._replace(length=length), reach=min(self.reach, nbytes))
 
 
-class _LogPair:
-    """The two files of a log, being written.
-
-    Parameters
-    ----------
-    system : System
-    records, tables : str, paths of files that do not exist.
-    subject : Subject
+class _LogFile:
+    """The file of a log that is being written, with the lock of its writer.
 
     Raises
     ------
     OSError
-        They cannot be made.
+        It cannot be made.
     """
 
-    __slots__ = ("_paths", "_system", "_writer", "lock_fd", "records", "tables")
+    __slots__ = ("lock_fd", "tail", "writer")
 
-    def __init__(self, system: System, records: str, tables: str, subject: Subject) -> None:
-        self._system, self._paths = system, [records, tables]
+    def __init__(self, system: System, path: str, header: RecordHeader) -> None:
         fds: list[int] = []
         try:
-            for path in (tables, records):
-                fds.append(create_private(system, path))
-            self.tables, self.records = (Tail(system, fd, _WINDOW) for fd in fds)
-            self.lock_fd = lock_of_writer(system, records)
-            fds.append(self.lock_fd)
-            file, rank, num_ranks, path = subject
-            self._writer = RecordWriter(
-                FORMAT, self.records.append, file=file, rank=rank, num_ranks=num_ranks, path=path
-            )
+            fds.append(create_private(system, path))
+            self.tail = Tail(system, fds[0], _WINDOW)
+            fds.append(lock_of_writer(system, path))
+            self.lock_fd = fds[1]
+            self.writer = RecordWriter(FORMAT, self.tail, header)
         except BaseException:
             for fd in fds:
                 system.close(fd)
-            self._remove()
+            if fds:
+                with suppress(OSError):
+                    system.unlink(path)
             raise
-
-    def add(self, kind: int, epoch: int, count: int, nbytes: int, checksum: int, table: bytes = b"") -> None:
-        """Add a record and what it has besides: both, or an error and none, also by Ctrl-C."""
-        begin, end, sequence = self.tables.end, self.records.end, self._writer.sequence
-        try:
-            if table:
-                self.tables.append(table)
-            self._writer.add(kind, crc32(table), epoch, self.tables.end, count, nbytes, checksum, 0)
-        except BaseException:
-            self.records.take_back(end)
-            self.tables.take_back(begin)
-            self._writer.sequence = sequence
-            raise
-
-    def rename(self, records: str) -> None:
-        """Give the records the name of those of another log, in its place."""
-        self._system.rename(self._paths[0], records)
-        self._paths[0] = records
-
-    def replaced(self) -> None:
-        """Let go of both files; another one has the name of the records."""
-        self.forget()
-        self._paths.pop(0)
-        self._remove()
-
-    def drop(self) -> None:
-        """Let go of both files, and remove them."""
-        self.forget()
-        self._remove()
-
-    def close(self, *, keep: bool) -> None:
-        """Let go of both files; unless they are to be kept, the tables are removed."""
-        for tail in (self.tables, self.records):
-            with suppress(OSError):
-                tail.close()
-        if not keep:
-            with suppress(OSError):
-                self._system.unlink(self._paths[1])
-        with suppress(OSError):
-            self._system.close(self.lock_fd)
 
     def forget(self) -> None:
         """Close the descriptors."""
-        for tail in (self.tables, self.records):
-            tail.give_up_window()
-        for fd in (self.tables.fd, self.records.fd, self.lock_fd):
+        self.tail.give_up_window()
+        for fd in (self.tail.fd, self.lock_fd):
             with suppress(OSError):
-                self._system.close(fd)
-
-    def _remove(self) -> None:
-        for path in self._paths:
-            with suppress(OSError):
-                self._system.unlink(path)
+                self.tail.system.close(fd)
 
 
 class ExtentLog:
@@ -242,28 +163,30 @@ class ExtentLog:
     Parameters
     ----------
     system : System
-    stem : str, path of both files without their suffixes.
-    subject : Subject
+    stem : str, path of the file without its suffix.
+    header : RecordHeader, with the identity of the global file, by its inode.
 
     Raises
     ------
     OSError
-        The files cannot be made.
+        The file cannot be made.
     """
 
-    def __init__(self, system: System, stem: str, subject: Subject) -> None:
-        self._system, self._stem, self._subject = system, stem, subject
-        self._number, self._finished = 0, False
+    def __init__(self, system: System, stem: str, header: RecordHeader) -> None:
+        self._system, self._path, self._header = system, stem + SUFFIX, header
+        self._finished = False
         # the program's thread and the sync threads
         self._lock = threading.RLock()
-        self._files = _LogPair(system, stem + SUFFIX, stem + TABLES[0], subject)
+        self._file = _LogFile(system, self._path, header)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both files."""
-        return self._files.tables.end + self._files.records.end
+        """Bytes of the file."""
+        return self._file.tail.end
 
-    def extents(self, kind: int, epoch: int, extents: Extents, *, checksum: int = 0, data: bytes = b"") -> None:
+    def extents(
+        self, kind: int, epoch: int, extents: Extents, *, nbytes: int = 0, checksum: int = 0, data: bytes = b""
+    ) -> None:
         """Record extents, with what is said of them, and the bytes of a header.
 
         Raises
@@ -273,9 +196,9 @@ class ExtentLog:
         """
         columns = np.concatenate((extents.offset, extents.length)).astype("<i8", copy=False).tobytes()
         with self._lock:
-            self._files.add(kind, epoch, len(extents.offset), extents.nbytes, checksum, columns + data)
+            self._file.writer.add_with_table(kind, (columns, data), epoch, len(extents.offset), nbytes, checksum, 0)
 
-    def note(self, kind: int, epoch: int, nbytes: int = 0) -> None:
+    def note(self, kind: int, epoch: int, nbytes: int = 0, checksum: int = 0) -> None:
         """Record something that has no extents.
 
         Raises
@@ -284,7 +207,7 @@ class ExtentLog:
             There is no room; nothing was recorded.
         """
         with self._lock:
-            self._files.add(kind, epoch, 0, nbytes, 0)
+            self._file.writer.add(kind, 0, 0, epoch, 0, nbytes, checksum, 0)
 
     def restart(self, fill: Callable[[], None]) -> None:
         """Begin anew; a kill leaves the old log or the new one.
@@ -300,19 +223,19 @@ class ExtentLog:
             There is no room; the log is as it was.
         """
         with self._lock:
-            old, number = self._files, 1 - self._number
-            new = _LogPair(self._system, self._stem + SUFFIX + _NEW, self._stem + TABLES[number], self._subject)
+            old, path = self._file, self._path + _NEW
+            new = _LogFile(self._system, path, self._header)
             try:
-                self._files = new
-                self.note(BEGIN, 0, number)
+                self._file = new
                 fill()
-                new.rename(self._stem + SUFFIX)
+                self._system.rename(path, self._path)
             except BaseException:
-                self._files = old
-                new.drop()
+                self._file = old
+                new.forget()
+                with suppress(OSError):
+                    self._system.unlink(path)
                 raise
-            self._number = number
-            old.replaced()
+            old.forget()
 
     def finish(self) -> None:
         """Say that there is nothing to carry, which needs no room: the log is empty from now on.
@@ -323,29 +246,30 @@ class ExtentLog:
             It can be neither emptied nor removed.
         """
         with self._lock:
-            if not self._finished and is_open(self._files.records.fd):
+            if not self._finished and is_open(self._file.tail.fd):
                 try:
-                    self._files.records.cut(0)
+                    self._file.tail.cut(0)
                 except OSError:
-                    self._system.unlink(self._stem + SUFFIX)
+                    self._system.unlink(self._path)
                 self._finished = True
 
     def sync(self) -> None:
         """Bring the log to stable storage."""
-        for tail in (self._files.tables, self._files.records):
-            self._system.fdatasync(tail.fd)
+        self._system.fdatasync(self._file.tail.fd)
 
     def close(self, *, keep: bool) -> None:
-        """Let go of the files; unless they are to be kept, the log is empty then, and has no tables."""
+        """Let go of the file; unless it is to be kept, the log is empty then."""
         if not keep:
-            # The records first: without them the rest counts for nothing.
             with suppress(OSError):
                 self.finish()
-        self._files.close(keep=keep)
+        with suppress(OSError):
+            self._file.tail.close()
+        with suppress(OSError):
+            self._system.close(self._file.lock_fd)
 
     def forget(self) -> None:
         """Close the descriptors that a forked child got."""
-        self._files.forget()
+        self._file.forget()
 
 
 def gathered(extents: Extents, memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -376,14 +300,21 @@ class Written(NamedTuple):
     checksum: int
 
 
-class CacheLog(NamedTuple):
-    """A decoded log.
+LOG_ID = 48
+"""Bytes of the header of a log that tell one log from the next in the same file."""
+_MOST = 1 << 62
+"""Bytes that no file has, and epochs that no job has."""
 
+
+class CacheLog:
+    """A log, as far as its records were taken in.
+
+    Attributes
+    ----------
     header : RecordHeader or None, None for a log that was ended: all that it told of is in the global file.
     ended, released : int, the last epoch that ended, and the last one whose header is in the global file.
     missing : dict of int to Ranges, by epoch: what the global file may lack.
-    writes : list of Written, those that can be checked.
-    unchecked : int, bytes of `missing` that cannot.
+    writes : list of Written, those of which no byte was changed later.
     held : list of PendingHeader, oldest first, not known to be in the global file.
     torn_bytes : int
     damage : str, what no kill explains; "" if nothing.
@@ -391,94 +322,32 @@ class CacheLog(NamedTuple):
     end : int, where its valid records end in the file.
     """
 
-    header: RecordHeader | None
-    ended: int
-    released: int
-    missing: dict[int, Ranges]
-    writes: list[Written]
-    unchecked: int
-    held: list[PendingHeader]
-    torn_bytes: int
-    damage: str
-    head: bytes = b""
-    end: int = 0
-
-
-LOG_ID = 48
-"""Bytes of the header of a log that tell one log from the next in the same file."""
-_MOST = 1 << 62
-"""Bytes that no file has, and epochs that no job has."""
-ENDED = CacheLog(None, _MOST, 0, {}, [], 0, [], 0, "")
-"""A log that tells of nothing any more."""
-
-
-def read_cache_log(system: System, stem: str) -> CacheLog:
-    """Return what a log says.
-
-    Parameters
-    ----------
-    stem : str, path of its files without their suffixes.
-
-    Raises
-    ------
-    LogError
-        The header is wrong.
-    OSError
-        It cannot be read.
-    """
-    records = read_whole(system, stem + SUFFIX, flags=os.O_NOFOLLOW)
-    if not any(records):
-        return ENDED
-    found = decode_records(FORMAT, records)
-    first, tables = found.records[:1], b""
-    number = int(first["nbytes"][0]) if first["kind"].tolist() == [BEGIN] else 0
-    with suppress(FileNotFoundError):
-        # a power failure may leave an empty file as well as none: what the records need of it decides
-        tables = read_whole(system, stem + TABLES[number % len(TABLES)], flags=os.O_NOFOLLOW)
-    state = _State(tables)
-    damage = "valid records follow one that is not" if found.later else ""
-    for record in found.records:
-        try:
-            state.take(record)
-        except LogError as error:
-            damage = damage or str(error)
-            break
-    checked = [one for one in state.writes if one.epoch in state.missing]
-    total = EMPTY
-    for one in checked:
-        total = total.plus(ranges_of(one.extents.offset, one.extents.length))
-    unchecked = sum(ranges.minus(total).nbytes for ranges in state.missing.values())
-    return CacheLog(
-        found.header,
-        state.ended,
-        state.released,
-        state.missing,
-        checked,
-        unchecked,
-        state.held,
-        found.torn_bytes,
-        damage,
-        records[:LOG_ID],
-        found.end,
-    )
-
-
-class _State:
-    """What is known after some records."""
-
-    def __init__(self, tables: bytes) -> None:
-        self._tables, self._end = tables, 0
-        self.ended = self.released = 0
+    def __init__(self, content: bytes = b"") -> None:
+        self.header: RecordHeader | None = None
+        self.ended, self.released = _MOST, 0
         self.missing: dict[int, Ranges] = {}
         self.writes: list[Written] = []
         self.held: list[PendingHeader] = []
+        self.torn_bytes, self.damage, self.head, self.end = 0, "", b"", 0
+        if not any(content):
+            return
+        found = decode_records(FORMAT, content)
+        self.header, self.ended = found.header, 0
+        self.torn_bytes, self.head, self.end = found.torn_bytes, content[:LOG_ID], found.end
+        self.damage = "valid records follow one that is not" if found.later else ""
+        for record, table in zip(found.records, found.tables, strict=True):
+            try:
+                self._take(record, table)
+            except LogError as error:
+                self.damage = self.damage or str(error)
+                break
 
-    def take(self, record: np.void) -> None:
-        """Go on with the next record."""
-        kind, epoch, nbytes = (int(record[name]) for name in ("kind", "epoch", "nbytes"))
-        if max(epoch, nbytes) > _MOST:
+    def _take(self, record: np.void, table: memoryview) -> None:
+        """Go on with the next record and its table."""
+        kind, epoch, nbytes, sums = (int(record[name]) for name in ("kind", "epoch", "nbytes", "checksum"))
+        if max(epoch, nbytes, sums if kind == EPOCH else 0) > _MOST:
             raise LogError(f"record {int(record['sequence'])} has a number that no file has", field="nbytes")
-        extents, data = self._table(record)
+        extents, data = _extents_of(record, table)
         ranges = ranges_of(extents.offset, extents.length)
         if kind in (WRITE, THROUGH):
             self.held = [one for one in self.held if not one.covers(ranges)]
@@ -486,7 +355,7 @@ class _State:
             # What an earlier epoch wants of these bytes it wants still, whether this epoch ends or not.
             self._forget(lambda old: old, ranges)
             self.missing[epoch] = self.missing.get(epoch, EMPTY).plus(ranges)
-            self.writes.append(Written(epoch, extents, int(record["checksum"])))
+            self.writes.append(Written(epoch, extents, sums))
         elif kind == THROUGH:
             self._forget(lambda old: old.minus(ranges), ranges)
         elif kind == CUT:
@@ -495,37 +364,45 @@ class _State:
         elif kind == HEADER:
             if data.nbytes != extents.nbytes:
                 raise LogError("the bytes of a held header are not there", field="count")
-            if checksum(data) != int(record["checksum"]):
+            if checksum(data) != sums:
                 raise LogError("the bytes of a held header have a wrong checksum", field="checksum")
-            self.held.append(PendingHeader(epoch, extents, data))
-        elif kind == GROW:
-            if data.nbytes or extents.nbytes:
-                raise LogError("a record of a length has bytes besides", field="count")
             self.held.append(PendingHeader(epoch, extents, data, nbytes))
         elif kind == EPOCH:
-            self.ended = max(self.ended, epoch)
-        elif kind == SYNCED:
-            self.missing = {of: left for of, left in self.missing.items() if of > epoch}
-            self.writes = [one for one in self.writes if one.epoch > epoch]
-        elif kind == RELEASED:
-            self.released = max(self.released, epoch)
-            self.held = [one for one in self.held if one.epoch > epoch]
-
-    def _table(self, record: np.void) -> tuple[Extents, npt.NDArray[np.uint8]]:
-        begin, self._end = self._end, int(record["table_end"])
-        count = int(record["count"])
-        table = self._tables[begin : self._end]
-        if len(table) != self._end - begin or len(table) < 16 * count or (table and not count):
-            raise LogError(f"the table of record {int(record['sequence'])} is cut off", field="table_end")
-        if count and crc32(table) != int(record["table_crc"]):
-            raise LogError(f"the table of record {int(record['sequence'])} has a wrong CRC", field="table_crc")
-        columns = np.frombuffer(table, "<i8", 2 * count).reshape(2, count).astype(np.int64)
-        if columns.size and (int(columns.min()) < 0 or int((columns[0] + columns[1]).max()) < 0):
-            raise LogError(f"record {int(record['sequence'])} has extents that no file has", field="offset")
-        return Extents(columns[0], columns[1], before(columns[1])), np.frombuffer(table, np.uint8)[16 * count :]
+            self.ended, self.released = max(self.ended, epoch), max(self.released, sums)
+            self.missing = {of: left for of, left in self.missing.items() if of > nbytes}
+            self.writes = [one for one in self.writes if one.epoch > nbytes]
+            self.held = [one for one in self.held if one.epoch > sums]
 
     def _forget(self, what: Callable[[Ranges], Ranges], changed: Ranges) -> None:
         """Leave a part of what is missing; writes that `changed` touches cannot be checked any more."""
         left = {epoch: what(ranges) for epoch, ranges in self.missing.items()}
         self.missing = {epoch: ranges for epoch, ranges in left.items() if ranges.start.size}
         self.writes = [one for one in self.writes if not ranges_of(*one.extents[:2]).touches(changed)]
+
+
+def _extents_of(record: np.void, table: memoryview) -> tuple[Extents, npt.NDArray[np.uint8]]:
+    """Return the extents of a record, and what its table has besides."""
+    count, nbytes = int(record["count"]), int(record["table_bytes"])
+    if nbytes < 16 * count or (nbytes and not count):
+        raise LogError(f"record {int(record['sequence'])} has a table of another size", field="table_bytes")
+    columns = np.frombuffer(table, "<i8", 2 * count).reshape(2, count).astype(np.int64)
+    if columns.size and (int(columns.min()) < 0 or int((columns[0] + columns[1]).max()) < 0):
+        raise LogError(f"record {int(record['sequence'])} has extents that no file has", field="offset")
+    return Extents(columns[0], columns[1], before(columns[1])), np.frombuffer(table, np.uint8)[16 * count : nbytes]
+
+
+def read_cache_log(system: System, stem: str) -> CacheLog:
+    """Return what a log says.
+
+    Parameters
+    ----------
+    stem : str, path of its file without the suffix.
+
+    Raises
+    ------
+    LogError
+        The header is wrong.
+    OSError
+        It cannot be read.
+    """
+    return CacheLog(read_whole(system, stem + SUFFIX, flags=os.O_NOFOLLOW))

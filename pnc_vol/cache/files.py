@@ -24,7 +24,6 @@ from threading import local
 
 import numpy as np
 
-from pnc_vol.append_log.private_folders import join_folder
 from pnc_vol.append_log.tail import create_private
 from pnc_vol.cache.watch import Watch
 from pnc_vol.drivers.base import Driver, Memory
@@ -32,34 +31,15 @@ from pnc_vol.drivers.block_copy import Descriptors, copy_blocks
 from pnc_vol.drivers.vectored_io import get_extents, put_extents
 from pnc_vol.extents.merge import Ranges, ranges_of
 from pnc_vol.extents.model import Extents
-from pnc_vol.system import CACHES_NOTED, PAGE, System, can_reserve, neighbour
+from pnc_vol.system import PAGE, System, can_reserve
 from pnc_vol.system.full_io import read_at, write_all
 
-__all__ = ["DATA", "CacheFile", "GlobalFile", "grow_file", "make_folder", "note_of", "read_cached", "write_extents"]
+__all__ = ["DATA", "CacheFile", "GlobalFile", "grow_file", "read_cached", "write_extents"]
 
 DATA = ".cache"
 """Suffix of a cache file; those of its log are in `extent_log`."""
 _MOST_RESERVED = 256
 """Ranges of one write that are reserved by a call each; more are small, and are reserved by being written."""
-
-
-def make_folder(system: System, folder: str) -> None:
-    """Make the folder for the caches that one job has of one file, or join it.
-
-    Raises
-    ------
-    OSError
-    """
-    advice = (
-        "e10_cache_path: no cache can be made here ({}); give a directory on node-local storage where you may write, "
-        "or open the file without a cache (e10_cache=disable)"
-    )
-    join_folder(system, folder, advice)
-
-
-def note_of(path: str) -> str:
-    """Return the name of the note beside a file that says where its caches are."""
-    return neighbour(path, CACHES_NOTED)
 
 
 class CacheFile:

@@ -19,54 +19,45 @@ Rules
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.append_log.private_folders import (
+    DONE,
+    FOREIGN,
+    OWN,
     FoldersOfJobs,
-    find_folders,
-    folders_named,
-    forget_folder,
-    host_and_folder,
+    is_here,
     is_replaced,
     mark_replaced,
     missing_ranks,
-    name_of_folders,
-    noted,
-    noted_folders,
-    notes_about,
     remove_folder,
+    tidying,
 )
 from pnc_vol.cache.extent_log import SUFFIX, CacheLog, Written, checksum, read_cache_log
 from pnc_vol.cache.files import DATA, read_cached
-from pnc_vol.cache.local_store import PREFIX
+from pnc_vol.cache.local_store import CACHES
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents
 from pnc_vol.settings.options import Options
-from pnc_vol.system import CACHES_NOTED, System, exists, is_folder, is_unnamed
+from pnc_vol.system import System, exists, is_folder, is_unnamed
 
 __all__ = [
     "Cache",
-    "Sorted",
     "cache_text",
     "caches_in",
     "empty_logs",
     "find_caches",
-    "forget_moved",
-    "forget_noted",
     "is_cache_folder",
-    "missing_folders",
     "part_from",
     "refuse",
     "remove_caches",
     "shown",
-    "sort_folders",
     "temporary_of_folder",
 ]
 
@@ -111,81 +102,30 @@ class Cache:
 
 
 def find_caches(system: System, path: str, options: Options) -> FoldersOfJobs:
-    """Return the folders of caches of a file: where the note beside it says, and in the directory of the hints."""
-    begin, parent = PREFIX, options.hints.get("e10_cache_path", "")
-    if not is_unnamed(path):
-        begin = name_of_folders(PREFIX, path)
-    named = [folder for note in _notes(system, path) for folder in noted_folders(system, note)]
-    folders = [name for name in named if os.path.basename(name).startswith(begin)]
-    if parent:
-        with suppress(OSError):
-            # as in the note
-            folders += folders_named(system, os.path.abspath(parent), begin)
-    found = find_folders(system, folders, SUFFIX)
-    if not is_unnamed(path):
-        return found
-    gone, alive = ([one for one in some if _is_of(system, one, path)] for some in (found.gone, found.alive))
-    return FoldersOfJobs(gone, alive, {})
+    """Return the folders of caches of a file: where the note beside it says, and in the directory of the hints.
 
-
-class Sorted(NamedTuple):
-    """The folders of caches that ended jobs left under the name of a file.
-
-    own : list of str, of the file.
-    foreign : list of str, of another file that had its name.
-    done : list of str, those that hold nothing that was promised.
+    A damaged one counts as the file's, and says so when it is carried.
     """
 
-    own: list[str]
-    foreign: list[str]
-    done: list[str]
-
-
-def sort_folders(system: System, path: str, folders: Sequence[str]) -> Sorted:
-    """Return what folders hold for a file; a damaged one counts as the file's, and says so when it is carried."""
-    found = Sorted([], [], [])
-    for job in dict.fromkeys(map(os.path.basename, folders)):
-        # A job has a folder of one name on each node.
-        parts = [folder for folder in folders if os.path.basename(folder) == job]
-        kind = found.own
+    def judge(folders: list[str]) -> str:
         with suppress(LogError):
-            try:
-                caches = [cache for folder in parts for cache in caches_in(system, folder)]
-            except FileNotFoundError:
-                # The last process of a job is just removing it.
-                continue
+            caches = [cache for folder in folders for cache in caches_in(system, folder)]
             logs = [cache.log for cache in caches if cache.file]
             if not any(log.ended or log.missing or log.held or log.damage for log in logs):
-                kind = found.done
-            elif exists(system, path) and _of_another_file(system, path, caches):
-                kind = found.foreign if min(cache.log.ended for cache in caches) else found.done
-        kind += parts
-    return found
+                return DONE
+            if exists(system, path) and _of_another_file(system, path, caches):
+                return FOREIGN if min(cache.log.ended for cache in caches) else DONE
+        return OWN
 
-
-def missing_folders(system: System, path: str, closed: Mapping[str, str]) -> dict[str, str]:
-    """Return the lines of the note, each with a host, of folders that cannot be read here, and why.
-
-    closed : mapping, of `find_folders`.
-    """
-    begin = PREFIX if is_unnamed(path) else name_of_folders(PREFIX, path)
-    missing = {}
-    for line in (line for note in _notes(system, path) for line in noted(system, note)):
-        folder = host_and_folder(line)[1]
-        if os.path.basename(folder).startswith(begin) and (folder in closed or not exists(system, folder)):
-            missing[line] = closed.get(folder, "it is not on this machine")
-    return missing
+    parent = options.hints.get("e10_cache_path", "")
+    parent = os.path.abspath(parent) if parent else ""
+    return CACHES.find(system, path, parent, lambda one: _is_of(system, one, path), judge)
 
 
 def shown(folders: Mapping[str, str]) -> str:
     """Return folders that are not read, and why, for a message."""
     lines = [f"{folder}: {why}" for folder, why in folders.items()]
     return "; ".join(lines[:8]) + ("; ..." if len(lines) > 8 else "")
-
-
-def _notes(system: System, path: str) -> list[str]:
-    """Return the notes that may name caches of a file."""
-    return notes_about(system, path, CACHES_NOTED)
 
 
 def _is_of(system: System, folder: str, path: str) -> bool:
@@ -304,15 +244,9 @@ def _temporary_of(system: System, path: str, cache: Cache) -> str:
 def _elsewhere(system: System, path: str, caches: Sequence[Cache]) -> str:
     """Return where the note says that other caches of the job are."""
     job = {os.path.basename(os.path.dirname(cache.stem)) for cache in caches}
-    lines = [line for note in _notes(system, path) for line in noted(system, note) if os.path.basename(line) in job]
-    away = [line for line in lines if not _is_here(system, line)]
+    lines = [line for line in CACHES.lines(system, path) if os.path.basename(line) in job]
+    away = [line for line in lines if not is_here(system, line)]
     return f" (they are in {', '.join(away[:8])})" if away else " (a node that is gone?)"
-
-
-def _is_here(system: System, line: str) -> bool:
-    """Return whether a line of a note names a folder that is on this machine."""
-    host, folder = host_and_folder(line)
-    return host in ("", os.uname().nodename) and exists(system, folder)
 
 
 def part_from(system: System, path: str, folders: Sequence[str]) -> None:
@@ -355,38 +289,19 @@ def remove_caches(system: System, path: str, folders: Sequence[str], *, carried:
     """Remove caches, and take them out of the note beside the file.
 
     The note comes first: what it names and is not there is taken for lost. So a folder stays, with empty logs, while
-    the note cannot be changed.
+    the note cannot be changed. One whose files a job is just making stays as it is.
 
     carried : bool
         All that their jobs had is in the file, or given up; otherwise another node may hold data in such a folder.
     """
     for folder in folders:
-        everywhere = carried
-        with suppress(FileNotFoundError):
-            everywhere = carried or not _missing_ranks(caches_in(system, folder))[1]
-            empty_logs(system, [folder])
-        if forget_noted(system, path, [folder], everywhere=everywhere):
-            with suppress(FileNotFoundError):
-                remove_folder(system, folder, SUFFIX)
-
-
-def forget_noted(system: System, path: str, folders: Iterable[str], *, everywhere: bool = True) -> bool:
-    """Take folders out of the note beside a file; with a host, those of that host. Whether that could be done."""
-    done = [
-        forget_folder(system, note, folder, everywhere=everywhere)
-        for note in _notes(system, path)
-        for folder in folders
-    ]
-    return all(done)
-
-
-def forget_moved(system: System, path: str, folders: Sequence[str]) -> None:
-    """Take out of the note what jobs, whose folders were brought here and carried, had elsewhere."""
-    jobs = {os.path.basename(os.path.abspath(folder)) for folder in folders}
-    for note in _notes(system, path):
-        away = [line for line in noted(system, note) if os.path.basename(line) in jobs and not _is_here(system, line)]
-        for line in away:
-            forget_folder(system, note, line)
+        # Another process may remove it at this time, and takes it out of the note before.
+        with suppress(FileNotFoundError), tidying(system, folder, CACHES.lock) as gone:
+            if gone:
+                everywhere = carried or not _missing_ranks(caches_in(system, folder))[1]
+                empty_logs(system, [folder])
+                if CACHES.forget(system, path, [folder], everywhere=everywhere):
+                    remove_folder(system, folder, SUFFIX)
 
 
 def cache_text(system: System, folder: str) -> Iterator[str]:

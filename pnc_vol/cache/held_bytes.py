@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.cache.extent_log import PendingHeader, Subject
+from pnc_vol.append_log.records import RecordHeader
+from pnc_vol.cache.extent_log import PendingHeader
 from pnc_vol.cache.files import GlobalFile
 from pnc_vol.cache.hints import HINTED, CacheHints
 from pnc_vol.cache.local_store import JobCaches, LocalStore
@@ -107,15 +108,15 @@ class HeldBytes(Holder):
         path, ranks = self.below.path, job.ranks
         inode = 0 if path is None else context.system.stat(path).st_ino
         identity = b"inode\0\0\0" + (inode & (2**64 - 1)).to_bytes(8, "little")
-        subject = Subject(identity, job.rank, ranks, os.path.abspath(context.name or path or ""))
+        header = RecordHeader(identity, job.rank, ranks, os.path.abspath(context.name or path or ""))
         try:
-            self.store = LocalStore(context.system, job, subject)
+            self.store = LocalStore(context.system, job, header)
         except OSError as error:
             self.reason = f"{error.strerror or error} ({self._hints.path})"
             return
         if ranks > 1:
             stems = [
-                os.path.join(job.folder(subject.path, peer), str(peer)) for peer in job.directories if peer != job.rank
+                os.path.join(job.folder(header.path, peer), str(peer)) for peer in job.directories if peer != job.rank
             ]
             self.elsewhere.peers = NodePeers([NodePeer(context.system, stem) for stem in stems])
 

@@ -204,7 +204,6 @@ class CacheRecovery:
 
     @staticmethod
     def left(real: str, options: Options) -> list[Left]:
-        from pnc_vol.cache.folders import find_caches, sort_folders
+        from pnc_vol.cache.folders import find_caches
 
-        own = sort_folders(options.system, real, find_caches(options.system, real, options).gone).own
-        return [Left(folder, "caches") for folder in own]
+        return [Left(folder, "caches") for folder in find_caches(options.system, real, options).own]

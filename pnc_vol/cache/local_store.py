@@ -17,35 +17,38 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pnc_vol.append_log.private_folders import forget_folder, name_of_folders, note_folders
+from pnc_vol.append_log.private_folders import JobFolders, forget_folder, note_folders
+from pnc_vol.append_log.records import RecordHeader
 from pnc_vol.cache.extent_log import (
     CUT,
     EPOCH,
-    GROW,
     HEADER,
-    RELEASED,
     SUFFIX,
-    SYNCED,
     THROUGH,
     WRITE,
     ExtentLog,
     PendingHeader,
-    Subject,
     checksum,
     gathered,
 )
-from pnc_vol.cache.files import DATA, CacheFile, make_folder, note_of
+from pnc_vol.cache.files import DATA, CacheFile
 from pnc_vol.drivers.base import Memory
 from pnc_vol.drivers.vectored_io import joined
 from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.merge import Ranges
 from pnc_vol.extents.model import Extents, before
 from pnc_vol.ranks.comm import Comm
-from pnc_vol.system import System, exists, in_memory
+from pnc_vol.system import CACHES_NOTED, System, exists, in_memory
 
-__all__ = ["PREFIX", "JobCaches", "LocalStore"]
+__all__ = ["CACHES", "JobCaches", "LocalStore"]
 
-PREFIX = "pnccache-"
+CACHES = JobFolders(
+    "pnccache-",
+    CACHES_NOTED,
+    SUFFIX,
+    "e10_cache_path: no cache can be made here ({}); give a directory on node-local storage where you may write, "
+    "or open the file without a cache (e10_cache=disable)",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class JobCaches:
         return [f"{host}:{os.path.join(directory, self._name(path))}" for host, directory in self.places]
 
     def _name(self, path: str) -> str:
-        return name_of_folders(PREFIX, path) + self.token
+        return CACHES.name(path) + self.token
 
 
 def _joined_places(one: list[Any], other: list[Any]) -> list[Any]:
@@ -127,7 +130,7 @@ class LocalStore:
     ----------
     system : System
     job : JobCaches
-    subject : Subject
+    header : RecordHeader, of the log.
 
     Attributes
     ----------
@@ -141,29 +144,33 @@ class LocalStore:
         The files cannot be made.
     """
 
-    def __init__(self, system: System, job: JobCaches, subject: Subject) -> None:
+    def __init__(self, system: System, job: JobCaches, header: RecordHeader) -> None:
         self.held: list[PendingHeader] = []
-        self._subject, self._job_directories = subject, frozenset(map(str, job.directories))
-        self.folder = job.folder(subject.path, subject.rank)
-        make_folder(system, self.folder)
-        stem = os.path.join(self.folder, str(subject.rank))
-        # A file system in memory gives a page to a write when it is made, and takes twice as long to reserve it first;
-        # on others no cost of it could be measured.
-        file: CacheFile | None = None
-        try:
-            self.file = file = CacheFile(system, stem + DATA, reserve=not in_memory(self.folder))
-            self.log = ExtentLog(system, stem, subject)
-        except BaseException:
-            if file is not None:
+        self._path, self._job_directories = header.path, frozenset(map(str, job.directories))
+        self.folder = job.folder(header.path, header.rank)
+        stem = os.path.join(self.folder, str(header.rank))
+
+        def begin() -> tuple[CacheFile, ExtentLog]:
+            # A file system in memory gives a page to a write when it is made, and takes twice as long to reserve it
+            # first; on others no cost of it could be measured.
+            file = CacheFile(system, stem + DATA, reserve=not in_memory(self.folder))
+            try:
+                return file, ExtentLog(system, stem, header)
+            except BaseException:
                 file.close(keep=False)
+                raise
+
+        try:
+            self.file, self.log = CACHES.begin_files(system, self.folder, begin)
+        except BaseException:
             with suppress(OSError):
                 system.rmdir(self.folder)
             raise
         self._written, self._log_mark = 0, 0
-        if not subject.rank:
+        if not header.rank:
             with suppress(OSError):
                 # A recovery finds the caches of all ranks by it; without the note it has to be told the directories.
-                note_folders(system, note_of(subject.path), job.noted(subject.path), durable=False)
+                note_folders(system, CACHES.note_of(header.path), job.noted(header.path), durable=False)
 
     def write(self, extents: Extents, memory: Memory, epoch: int) -> None:
         """Record extents, and write them to the cache file.
@@ -191,9 +198,8 @@ class LocalStore:
         self._record_header(held)
 
     def _record_header(self, held: PendingHeader) -> None:
-        if held.reach:
-            self.log.note(GROW, held.epoch, held.reach)
-        self.log.extents(HEADER, held.epoch, held.extents, checksum=checksum(held.data), data=held.data.tobytes())
+        sums, data = checksum(held.data), held.data.tobytes()
+        self.log.extents(HEADER, held.epoch, held.extents, nbytes=held.reach, checksum=sums, data=data)
 
     def cut(self, nbytes: int, epoch: int) -> None:
         """Record that the file was cut."""
@@ -201,13 +207,11 @@ class LocalStore:
 
     def ended(self, epoch: int, synced: int) -> None:
         """Record that an epoch ended, and of which ones the data are in the global file."""
-        if synced:
-            self.log.note(SYNCED, synced)
-        self.log.note(EPOCH, epoch)
+        self.log.note(EPOCH, epoch, synced)
 
     def released(self, epoch: int) -> None:
         """Record that the headers that were held for epochs up to this one are in the global file."""
-        self.log.note(RELEASED, epoch)
+        self.log.note(EPOCH, 0, 0, epoch)
 
     def crowded(self, waiting: Callable[[], tuple[int, int]]) -> bool:
         """Return whether much was written since all data were in the global file last, and little of it is needed
@@ -244,7 +248,7 @@ class LocalStore:
             for held in self.held:
                 self._record_header(held)
 
-        self.log.note(SYNCED, epoch)
+        self.log.note(EPOCH, 0, epoch)
         self._written, self._log_mark = 0, self.log.nbytes
         if discard:
             self.file.empty()
@@ -274,7 +278,7 @@ class LocalStore:
                 # Before: what the note names and is not there is taken for lost. On nodes that do not share it, a
                 # folder of the same name may have what another node still holds.
                 shared = not self._job_directories.issuperset(name.removesuffix(SUFFIX) for name in names)
-                if not forget_folder(system, note_of(self._subject.path), self.folder, everywhere=shared):
+                if not forget_folder(system, CACHES.note_of(self._path), self.folder, everywhere=shared):
                     return
                 # Processes that end at the same time all come here.
                 for name in system.listdir(self.folder):

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pnc_vol.append_log.records import RECORD_BYTES
-from pnc_vol.cache.extent_log import ENDED, LOG_ID, SUFFIX, read_cache_log
+from pnc_vol.cache.extent_log import LOG_ID, SUFFIX, CacheLog, read_cache_log
 from pnc_vol.cache.files import DATA, CacheFile, read_cached
 from pnc_vol.cache.sync_threads import Pending
 from pnc_vol.drivers.base import Driver, Memory
@@ -51,7 +51,7 @@ class NodePeer:
     """
 
     def __init__(self, system: System, stem: str) -> None:
-        self._system, self._stem, self._log = system, stem, ENDED
+        self._system, self._stem, self._log = system, stem, CacheLog()
 
     @property
     def missing(self) -> dict[int, Ranges]:
@@ -67,7 +67,7 @@ class NodePeer:
             It cannot be read. A rank that has closed the file has none any more, and holds nothing.
         """
         for _ in range(_PATIENCE):
-            self._log = ENDED
+            self._log = CacheLog()
             with suppress(FileNotFoundError, LogError):
                 self._log = read_cache_log(self._system, self._stem)
                 if self._log.damage and self.changed():

@@ -23,10 +23,8 @@ import errno
 import functools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from pnc_vol.append_log.private_folders import notes_about, tidy_note
 from pnc_vol.cache.extent_log import SUFFIX, PendingHeader
 from pnc_vol.cache.files import DATA, grow_file, read_cached, write_extents
 from pnc_vol.cache.folders import (
@@ -34,54 +32,28 @@ from pnc_vol.cache.folders import (
     caches_in,
     empty_logs,
     find_caches,
-    forget_moved,
-    forget_noted,
-    missing_folders,
     part_from,
     refuse,
     remove_caches,
     shown,
-    sort_folders,
     temporary_of_folder,
 )
+from pnc_vol.cache.local_store import CACHES
 from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path, write_journal
 from pnc_vol.disk.journal import recover as complete_journal
 from pnc_vol.disk.locking import Held
 from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import LogError, LogRefusedError
 from pnc_vol.extents.merge import Ranges
+from pnc_vol.file.leftovers import ReplayReport
 from pnc_vol.format.encode import Parts, changed_parts
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
-from pnc_vol.system import CACHES_NOTED, System, exists
+from pnc_vol.system import System, exists
 from pnc_vol.system.full_io import read_at
 from pnc_vol.warn import warn_outside
 
-__all__ = ["CarriedCaches", "carry_caches", "look_after_caches", "replay_caches"]
-
-
-@dataclass(slots=True)
-class CarriedCaches:
-    """What was carried.
-
-    Attributes
-    ----------
-    caches : int, cache files that were read.
-    nbytes : int, bytes of data.
-    headers : int, headers and record counts.
-    epoch : int, the last flush that the file now has; 0 if the caches held nothing.
-    unchecked, dropped : int
-        Bytes that later writes kept from being checked, and of writes whose flush was never complete.
-    messages : list of str
-    """
-
-    caches: int = 0
-    nbytes: int = 0
-    headers: int = 0
-    epoch: int = 0
-    unchecked: int = 0
-    dropped: int = 0
-    messages: list[str] = field(default_factory=list)
+__all__ = ["carry_caches", "look_after_caches", "replay_caches"]
 
 
 def carry_caches(
@@ -93,7 +65,7 @@ def carry_caches(
     partial: bool = False,
     any_file: bool = False,
     remove: bool = False,
-) -> CarriedCaches:
+) -> ReplayReport:
     """Carry what the caches of ended jobs hold to a file; by one process.
 
     Parameters
@@ -117,7 +89,7 @@ def carry_caches(
     OSError
         Something cannot be read or written; the caches are kept.
     """
-    system, report = options.system, CarriedCaches()
+    system, report = options.system, ReplayReport()
     jobs: dict[str, list[Cache]] = {}
     held = Held(system, path, options.locking)
     try:
@@ -140,7 +112,7 @@ def carry_caches(
 
 
 def _carry_jobs(
-    path: str, jobs: Sequence[Sequence[Cache]], report: CarriedCaches, system: System, *, salvage: bool
+    path: str, jobs: Sequence[Sequence[Cache]], report: ReplayReport, system: System, *, salvage: bool
 ) -> None:
     """Carry caches that were not refused to a file that nobody else writes."""
     if any(cache.log.header is not None for caches in jobs for cache in caches):
@@ -160,16 +132,15 @@ def _carry_jobs(
 
 
 def _carry(
-    path: str, caches: Sequence[Cache], wrong: Sequence[Ranges], last: int, report: CarriedCaches, system: System
+    path: str, caches: Sequence[Cache], wrong: Sequence[Ranges], last: int, report: ReplayReport, system: System
 ) -> None:
     """Carry data by epoch, then what was held for these epochs."""
     fd = system.open(path, os.O_RDWR)
     try:
         for epoch, cache, ranges in _by_epoch(caches, wrong):
             if epoch > last:
-                report.dropped += ranges.nbytes
                 continue
-            report.nbytes += copy_blocks(
+            report.carried += copy_blocks(
                 functools.partial(read_cached, system, cache.stem + DATA),
                 functools.partial(write_extents, system, fd),
                 ranges.extents._replace(place=ranges.extents.offset),
@@ -192,8 +163,6 @@ def _carry(
         system.close(fd)
     report.headers += len(held)
     report.caches += len(caches)
-    report.unchecked += sum(cache.log.unchecked for cache in caches)
-    report.epoch = last if last < 1 << 62 else 0
     torn = sum(cache.log.torn_bytes for cache in caches)
     if torn:
         report.messages.append(f"{torn} bytes at the ends of extent logs dropped: records that were being written")
@@ -227,7 +196,7 @@ def _by_epoch(caches: Sequence[Cache], wrong: Sequence[Ranges]) -> Iterator[tupl
 
 def replay_caches(
     paths: Sequence[str], names: Sequence[str] | None, *, options: Options, comm: Comm, **flags: bool
-) -> CarriedCaches:
+) -> ReplayReport:
     """Carry the caches in some folders, or those that ended jobs left of files (collective; rank 0 does it).
 
     Folders that are named are kept, and their logs marked as done; others are removed.
@@ -247,11 +216,12 @@ def replay_caches(
     def carry() -> list[Any]:
         done = [_replayed(path, names, options=options, **flags) for path in (paths if names is None else paths[:1])]
         messages = [message for one in done for message in one.messages]
-        sums = [sum(counts) for counts in zip(*((one.caches, one.nbytes, one.headers) for one in done), strict=True)]
+        sums = [sum(counts) for counts in zip(*((one.caches, one.carried, one.headers) for one in done), strict=True)]
         return [*sums, messages]
 
-    caches, nbytes, headers, messages = on_root(comm, "replay caches", carry)
-    return CarriedCaches(caches, nbytes, headers, messages=messages)
+    report = ReplayReport()
+    report.caches, report.carried, report.headers, report.messages = on_root(comm, "replay caches", carry)
+    return report
 
 
 def _replayed(
@@ -262,23 +232,23 @@ def _replayed(
     salvage: bool = False,
     partial: bool = False,
     any_file: bool = False,
-) -> CarriedCaches:
+) -> ReplayReport:
     """Carry caches to one file; by one process."""
     system, flags = options.system, {"salvage": salvage, "partial": partial, "any_file": any_file}
     if names is not None:
         report = carry_caches(path, names, options=options, **flags)
         empty_logs(system, names)
-        forget_moved(system, path, names)
+        CACHES.forget_moved(system, path, {os.path.basename(os.path.abspath(name)) for name in names})
         return report
     found = find_caches(system, path, options)
     if found.alive and not found.gone:
         raise LogRefusedError(
             f"{path}: a running job has its cache in {', '.join(found.alive)}; replay when it has ended", field="lock"
         )
-    own, foreign, done = sort_folders(system, path, found.gone)
+    own, foreign, done = found.own, found.foreign, found.done
     # First: another node may have noted a folder of the same name.
     remove_caches(system, path, done, carried=False)
-    missing = missing_folders(system, path, found.closed)
+    missing = CACHES.missing(system, path, found.closed)
     if missing and not own and not partial:
         raise LogRefusedError(
             f"{path}: its caches cannot be read here: {shown(missing)}. What was flushed last may be there "
@@ -287,13 +257,13 @@ def _replayed(
         )
     if any_file or not own:
         # Where all are of another file they are named, so that the refusal says which.
-        own, foreign = [folder for folder in found.gone if folder not in done], []
+        own, foreign = found.held, []
     report = carry_caches(path, own, options=options, remove=True, **flags)
     report.messages += [f"not looked into: {folder}: {why}" for folder, why in found.closed.items()]
     report.messages += [f"not carried: {folder}: it is of another file, which had this name" for folder in foreign]
     if partial:
         report.messages += [f"given up: {line}" for line in missing]
-        forget_noted(system, path, missing)
+        CACHES.forget(system, path, missing)
     return report
 
 
@@ -308,12 +278,11 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
     """
     system = options.system
     found = find_caches(system, path, options)
-    own, foreign, done = sort_folders(system, path, found.gone)
+    own, foreign, done = found.own, found.foreign, found.done
     if writable:
         remove_caches(system, path, done, carried=False)
-        for note in notes_about(system, path, CACHES_NOTED):
-            tidy_note(system, note)
-    missing = {} if replaced else missing_folders(system, path, found.closed)
+        CACHES.tidy_notes(system, path)
+    missing = {} if replaced else CACHES.missing(system, path, found.closed)
     others = {folder: why for folder, why in found.closed.items() if not any(line.endswith(folder) for line in missing)}
     if others:
         warn_outside(f"{path}: caches of this file are not read: {shown(others)}")
@@ -321,7 +290,7 @@ def look_after_caches(path: str, options: Options, *, writable: bool, replaced: 
         own, foreign = [], own + foreign
         part_from(system, path, foreign)
     elif options.recover == "any-file":
-        own, foreign = [folder for folder in found.gone if folder not in done], []
+        own, foreign = found.held, []
     for folder in foreign:
         work = temporary_of_folder(system, path, folder)
         if work:

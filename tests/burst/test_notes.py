@@ -6,7 +6,7 @@ import os
 import threading
 from pathlib import Path
 
-from pnc_vol.append_log.private_folders import forget_folder, note_folders, noted, noted_folders
+from pnc_vol.append_log.private_folders import forget_folder, host_and_folder, note_folders, noted
 from pnc_vol.testing.faults import HookedSystem
 
 REAL = HookedSystem()
@@ -16,7 +16,7 @@ def test_lines_with_hosts(tmp_path: Path) -> None:
     note, here = str(tmp_path / "note"), str(tmp_path / "a:b")
     os.mkdir(here)
     note_folders(REAL, note, ["elsewhere:/nvm/x", f"{os.uname().nodename}:/gone", "/gone too", here], durable=False)
-    assert noted_folders(REAL, note) == ["/nvm/x", "/gone", "/gone too", here]
+    assert [host_and_folder(line)[1] for line in noted(REAL, note)] == ["/nvm/x", "/gone", "/gone too", here]
     note_folders(REAL, note, ["/other"], durable=False)
     assert noted(REAL, note) == ["elsewhere:/nvm/x", here, "/other"], "what is gone on this host is not kept"
     for folder in ("/nvm/x", here, "/other"):

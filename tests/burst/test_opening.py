@@ -440,7 +440,7 @@ def test_a_recovery_that_another_one_overtakes_is_refused(
     child, reading = living(path, logs)
     try:
         # the other one locks the log just after this one found it free
-        monkeypatch.setattr("pnc_vol.append_log.private_folders.is_alive", lambda *_: False)
+        monkeypatch.setattr("pnc_vol.append_log.private_folders._is_alive", lambda *_: False)
         with pytest.raises(LogRefusedError, match="the job that writes this log, or another replay of it"):
             pnc_vol.File(path, "r+", recover=True, locking=False)
     finally:

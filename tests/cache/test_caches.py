@@ -20,6 +20,8 @@ from kills import forked, kill_after, killed_job
 from log_bytes import printed
 
 import pnc_vol
+from pnc_vol.append_log.records import RECORD_BYTES, decode_records
+from pnc_vol.cache.extent_log import FORMAT, HEADER
 from pnc_vol.errors import LogError, LogRefusedError, PncVolWarning
 from pnc_vol.testing.driver_suite import extents_of
 from pnc_vol.testing.faults import HookedSystem, Stopped, StopSystem
@@ -100,7 +102,7 @@ def test_what_no_flush_had_promised_is_not_carried(left: Path, nvm: Path) -> Non
     assert contents(left) == {"x": [[1] * 40]}
 
 
-@pytest.mark.parametrize("suffix", ["cache", "extents", "tables"])
+@pytest.mark.parametrize("suffix", ["cache", "extents"])
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_file_that_was_cut_or_flipped_is_never_carried_in_silence(
     left: Path, nvm: Path, suffix: str, cut: bool
@@ -255,17 +257,26 @@ def test_a_number_of_ranks_that_no_job_has_takes_no_memory(left: Path, nvm: Path
     tracemalloc.stop()
 
 
-def test_tables_that_a_power_failure_took_are_missed_only_if_the_log_needs_them(left: Path, nvm: Path) -> None:
-    """The name of the file with the tables was not on stable storage yet."""
-    (folder,) = nvm.iterdir()
-    (tables,), (records,) = folder.glob("*.tables"), folder.glob("*.extents")
-    before = left.read_bytes()
-    tables.unlink()
-    with pytest.raises(LogError, match=r"the table of record \d+ is cut off"):
-        pnc_vol.replay(left, folder)
-    content = records.read_bytes()
-    records.write_bytes(content[: int.from_bytes(content[12:16], "little")])  # its header
-    report = pnc_vol.replay(left, folder)
+@pytest.mark.parametrize("last", [False, True])
+def test_a_table_that_a_power_failure_took_is_missed_only_if_the_log_needs_it(
+    left: Path, nvm: Path, last: bool
+) -> None:
+    """The end of a log is what a kill explains; a record that counts behind it is not."""
+    (log,) = nvm.glob("*/*.extents")
+    content, before = log.read_bytes(), left.read_bytes()
+    found = decode_records(FORMAT, content)
+    ends = found.begin + np.cumsum([RECORD_BYTES + len(table) for table in found.tables])
+    which = np.flatnonzero(found.records["kind"] == HEADER)[-1]
+    end, table = int(ends[which]), len(found.tables[which])
+    assert which < len(ends) - 1
+    log.write_bytes(content[: end - table] + bytes(table) + (b"" if last else content[end:]))
+    if not last:
+        with pytest.raises(LogError, match="valid records follow one that is not"):
+            pnc_vol.replay(left, log.parent)
+        assert left.read_bytes() == before
+        return
+    report = pnc_vol.replay(left, log.parent)
+    assert any("bytes at the ends of extent logs dropped" in one for one in report.messages)
     assert (report.carried, left.read_bytes()) == (0, before)
 
 

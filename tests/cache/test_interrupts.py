@@ -17,7 +17,6 @@ from interrupts import SWEEP, AtCall, Call, Interrupts, interrupted, open_now, s
 import pnc_vol
 from pnc_vol.append_log.private_folders import note_folders
 from pnc_vol.append_log.records import RecordWriter
-from pnc_vol.cache.extent_log import _LogPair
 from pnc_vol.cache.held_bytes import HeldBytes
 from pnc_vol.cache.local_store import LocalStore
 from pnc_vol.cache.wrapper import CacheDriver
@@ -214,7 +213,9 @@ def test_a_header_of_an_interrupted_flush_is_not_recovered(tmp_path: Path) -> No
     counted = Interrupts(0, KeyboardInterrupt)
     with opened(-1) as f, counted:
         f.flush()
-    codes = {code.__code__ for code in (write_header, Epochs.hold, LocalStore.hold, _LogPair.add, RecordWriter.add)}
+    codes = {
+        code.__code__ for code in (write_header, Epochs.hold, LocalStore.hold, RecordWriter.add, RecordWriter._append)
+    }
     lines = [n for n, call in enumerate(counted._call_of, 1) if counted._noted[call].code in codes]
     wrong = {}
     for n in lines:

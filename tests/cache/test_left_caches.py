@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from killed_caches import stores_of
 from kills import Ending, forked, kill_after, killed_job
 
 import pnc_vol
-from pnc_vol.cache.extent_log import EPOCH, GROW
+from pnc_vol.cache.extent_log import EPOCH, PendingHeader
+from pnc_vol.cache.recovery import look_after_caches
 from pnc_vol.convert.hdf5 import convert
 from pnc_vol.errors import LockedError, LogError, LogRefusedError, PncVolWarning
+from pnc_vol.extents.model import one_extent
+from pnc_vol.settings.options import resolve
 from pnc_vol.testing.driver_suite import extents_of
 from pnc_vol.testing.faults import FaultSystem, HookedSystem
 
@@ -118,7 +122,7 @@ def test_a_length_that_no_file_can_have_is_an_error_of_the_log(tmp_path: Path, n
     path = tmp_path / "x.nc"
     written(path, nvm, 3)
     (held,) = stores_of(path, [nvm])
-    held.store.log.note(GROW, 1, 1 << 61)
+    held.store.hold(PendingHeader(1, one_extent(0, 4), np.zeros(4, np.uint8), 1 << 61))
     held.store.log.note(EPOCH, 1)
     held.close_files(keep=True)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -130,6 +134,40 @@ def test_a_length_that_no_file_can_have_is_an_error_of_the_log(tmp_path: Path, n
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert next(nvm.glob("*/*.extents")).exists()
+
+
+def test_an_opening_takes_away_no_cache_that_is_just_being_made(tmp_path: Path, nvm: Path) -> None:
+    """Its files are there, and are not locked yet: they look like those that a kill left."""
+    path = tmp_path / "x.nc"
+    written(path, nvm, 3)
+    hints = {"e10_cache_path": str(nvm), "e10_cache_flush_flag": "flush_onclose"}
+    options = resolve({"hints": hints})
+
+    class Beside(HookedSystem):
+        """Before the n-th call of the opening another job opens the file."""
+
+        def __init__(self, n: int) -> None:
+            super().__init__()
+            self.left = n
+
+        def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            self.left -= 1
+            if not self.left:
+                look_after_caches(str(path), options, writable=True, replaced=False)
+            return super().call(name, args, kwargs)
+
+    for n in count(1):
+        system = Beside(n)
+        f = pnc_vol.File(path, "r+", hints=hints, system=system)
+        opened = system.left > 0
+        system.left = -1
+        (folder,) = nvm.iterdir()
+        assert sorted(one.name for one in folder.iterdir()) == ["0.cache", "0.extents"], n
+        f.close()
+        assert not list(nvm.iterdir()), n
+        if opened:
+            break
+    assert n > 30
 
 
 PLAIN: dict[str, Any] = {}

@@ -476,14 +476,21 @@ def right_records(content: dict[str, bytearray], chance: random.Random) -> None:
             continue
         struct.pack_into("<I", data, size - slot - 4, crc32(bytes(data[: size - slot - 4])))
         seed = crc32(bytes(data[16:32]))
-        of_records = _of_commits if name.endswith(".commit") else _of_extents
         inner = chance.random() < 0.7
-        ends = [0, 0]
-        for at in range(size, len(data) - 63, 64):
+        ends, at = [0, 0], size
+        while at + 64 <= len(data):
             if data[at : at + 2] == b"\x40\0":
-                if inner:
-                    ends = of_records(content, name, data, at, ends)
+                nbytes = 0
+                if name.endswith(".extents"):
+                    nbytes = -(-struct.unpack_from("<Q", data, at + 16)[0] // 64) * 64
+                    if inner:
+                        # of its table
+                        struct.pack_into("<I", data, at + 4, crc32(bytes(data[at + 64 : at + 64 + nbytes])))
+                elif inner:
+                    ends = _of_commits(content, name, data, at, ends)
                 struct.pack_into("<I", data, at + 60, crc32(bytes(data[at : at + 60]), seed))
+                at += nbytes
+            at += 64
 
 
 def _of_commits(content: dict[str, bytearray], name: str, data: bytearray, at: int, ends: list[int]) -> list[int]:
@@ -498,14 +505,6 @@ def _of_commits(content: dict[str, bytearray], name: str, data: bytearray, at: i
     struct.pack_into("<I", data, at + 4, crc32(meta[begins[0] : now[0]]))
     struct.pack_into("<I", data, at + 56, crc32(values[begins[1] : now[1]]))
     return now
-
-
-def _of_extents(content: dict[str, bytearray], name: str, data: bytearray, at: int, ends: list[int]) -> list[int]:
-    """The CRC of a record over its table."""
-    table = bytes(content.get(name.removesuffix(".extents") + ".tables", b""))
-    (end,) = struct.unpack_from("<Q", data, at + 24)
-    struct.pack_into("<I", data, at + 4, crc32(table[ends[0] : end]))
-    return [end, 0]
 
 
 def right_journal(content: dict[str, bytearray], chance: random.Random) -> None:
@@ -604,7 +603,7 @@ KINDS = {
     "log": Kind(make_burst_log, of_burst_log, (".meta", ".data"), right_records),
     "clog": Kind(make_c_log, of_c_log, (".meta", ".data")),
     "commit": Kind(make_burst_log, of_burst_log, (".commit", ".defs"), right_records),
-    "cache": Kind(make_cache, of_cache, (".extents", ".tables", ".cache"), right_records),
+    "cache": Kind(make_cache, of_cache, (".extents", ".cache"), right_records),
     "journal": Kind(make_journal, of_journal, (".pncj",), right_journal),
     "note": Kind(make_notes, of_notes, (".pncc", ".pncbb")),
     "blob": Kind(make_blob, of_set, (".0000", ".0001"), other=_other_set("blob")),

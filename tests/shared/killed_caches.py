@@ -26,7 +26,7 @@ def after_a_kill(path: Path, nvms: Sequence[Path], copies: Path) -> dict[str, An
         target = copies / str(len(folders)) / folder.name
         target.mkdir(parents=True, mode=0o700)
         # Threads go on meanwhile: bytes leave the cache file after the log has said that they are in the file.
-        for pattern in ("*.cache", "*.tables*", "*.extents"):
+        for pattern in ("*.cache", "*.extents"):
             for one in folder.glob(pattern):
                 shutil.copy(one, target)
         if any(target.glob("*.extents")):

@@ -32,7 +32,7 @@ from pnc_vol.burst.commit_log import COMMIT, COMMIT_LOG, FILL, FLUSHED, OPEN_GRO
 from pnc_vol.burst.decoding import Log, count_channels, read_log
 from pnc_vol.burst.definition_writer import LoggedFile
 from pnc_vol.burst.definitions import LogDefinitions, encode_written, read_definitions
-from pnc_vol.burst.folders import job_folders, logs_in
+from pnc_vol.burst.files import LOGS, logs_in
 from pnc_vol.burst.recovery.scan import (
     SlotGroup,
     Verdict,
@@ -98,8 +98,9 @@ def _bases(system: System, name: str, path: str) -> list[str]:
         return [base]
     bases = logs_in(system, name)
     if not bases:
-        jobs = job_folders(system, name)
-        bases = [base for job in job_folders(system, name, path) for base in logs_in(system, job)]
+        jobs = LOGS.in_parent(system, name, LOGS.prefix)
+        of_file = LOGS.in_parent(system, name, LOGS.name(system.realpath(path))) if path else jobs
+        bases = [base for job in of_file for base in logs_in(system, job)]
         if not bases and jobs:
             raise LogError(f"{name}: there are logs in this folder, but none of {path}; name the folder of the job")
     if not bases:
