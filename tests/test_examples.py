@@ -135,7 +135,7 @@ def test_heat_without_mpi4py(serial_heat: Path) -> None:
 
 
 @needs_mpi
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [1, 3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4))])
 def test_heat_is_the_same_file_for_any_number_of_ranks(ranks: int, serial_heat: Path, tmp_path: Path) -> None:
     out = run_mpi(ranks, EXAMPLES / "03_heat_mpi.py", tmp_path / "heat.nc", *HEAT).stdout
     assert out.count("13 records of 20 x 20 cells") == 1
@@ -332,7 +332,7 @@ def test_a_store_that_compresses(tmp_path: Path) -> None:
 
 
 @needs_mpi
-@pytest.mark.parametrize(("ranks", "subfiles"), [(1, 1), (4, 2)])
+@pytest.mark.parametrize(("ranks", "subfiles"), [pytest.param(1, 1, marks=pytest.mark.nightly), (4, 2)])
 def test_blobs_of_a_mesh(ranks: int, subfiles: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.chdir(tmp_path)

@@ -435,8 +435,15 @@ def rename(f: Any) -> dict[str, Any]:
     return {"s": None, "moved": 7, "a": None, "b": [[1] * 6] * 2}
 
 
-@pytest.mark.parametrize("durable", [False, True])
-@pytest.mark.parametrize("change", [put, append, define, rename])
+@pytest.mark.parametrize(
+    ("change", "durable"),
+    [
+        # each change with one kind of flush; with the other one at night
+        pytest.param(change, durable, marks=[pytest.mark.nightly] * ((n + durable) % 2))
+        for n, change in enumerate((put, append, define, rename))
+        for durable in (False, True)
+    ],
+)
 def test_what_fails_in_a_flush_names_a_subfile_and_is_done_by_the_next_one(
     path: Path, change: Callable[[Any], dict[str, Any]], durable: bool
 ) -> None:

@@ -32,10 +32,7 @@ def test_what_is_written_is_read(tmp_path: Path, ranks: int, subfiles: int) -> N
     assert run_mpi(ranks, PROGRAM, tmp_path, subfiles, *CONTENTS).stdout.split() == list(CONTENTS)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "subfiles"),
-    [(3, 2), (1, 1), pytest.param(2, 2, marks=pytest.mark.nightly)],
-)
+@pytest.mark.parametrize(("ranks", "subfiles"), [(3, 2), (1, 1), (2, 2)])
 def test_each_call_that_fails(tmp_path: Path, ranks: int, subfiles: int) -> None:
     run_mpi(ranks, PROGRAM, tmp_path, subfiles, "faults", timeout=400)
 

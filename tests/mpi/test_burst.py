@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import ranks_burst as ranks
+from run_command import verb
 from scenarios import Launch
 
 import pnc_vol
@@ -24,15 +23,19 @@ PROGRAM = Path(__file__).with_name("ranks_burst.py")
 pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing()), pytest.mark.timeout(900)]
 
 
-def test_what_overlaps_is_seen_by_its_own_rank_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("nprocs", "hints"),
+    [
+        (3, "nc_burst_buf=enable;nc_burst_buf_shared_logs=enable"),
+        pytest.param(2, "nc_burst_buf=enable", marks=pytest.mark.nightly),
+    ],
+)
+def test_what_overlaps_is_seen_by_its_own_rank_only(nprocs: int, hints: str, tmp_path: Path) -> None:
     """All that ranks may do and see without a log holds with one."""
     program = PROGRAM.with_name("ranks_semantics.py")
-    hints = "nc_burst_buf=enable;nc_burst_buf_shared_logs=enable"
-    for nprocs, hint in ((2, "nc_burst_buf=enable"), (3, hints)):
-        (tmp_path / str(nprocs)).mkdir()
-        told = run_mpi(nprocs, program, tmp_path / str(nprocs), timeout=300, env={"PNC_VOL_HINTS": hint}).stdout
-        assert told.count("all cases") == nprocs, told
-        assert not list((tmp_path / str(nprocs)).glob("pncbb-*"))
+    told = run_mpi(nprocs, program, tmp_path, timeout=300, env={"PNC_VOL_HINTS": hints}).stdout
+    assert told.count("all cases") == nprocs, told
+    assert not list(tmp_path.glob("pncbb-*"))
 
 
 # ---------------------------------------------------------------------------------------------------- kills
@@ -145,23 +148,14 @@ def test_logs_of_all_nodes_are_needed(killed: Path, tmp_path: Path) -> None:
 def test_the_command_tells_and_recovers(killed: Path, tmp_path: Path) -> None:
     kept = copied(killed, tmp_path)
     jobs = [str(job) for job in kept.glob("logs/**/pncbb-*")]
-
-    def run(*args: str) -> tuple[int, str]:
-        done = subprocess.run([sys.executable, "-m", "pnc_vol.cli", *args], capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout
-
-    code, out = run("log", *jobs)
-    assert code == 0
+    out = verb("log", *jobs, code=0).out
     assert [out.count(f"rank {rank} of 3") for rank in range(3)] == [1, 1, 1]
     assert out.count("cancelled") >= 1
-    code, out = run("replay", str(kept / "x.nc"), *jobs)
-    assert code == 0
-    assert "requests of 3 logs replayed" in out
+    assert "requests of 3 logs replayed" in verb("replay", kept / "x.nc", *jobs, code=0).out
     ranks.check(str(kept / "x.nc"))
     content = (kept / "x.nc").read_bytes()
-    code, out = run("replay", str(kept / "x.nc"), *jobs)
-    assert (code, (kept / "x.nc").read_bytes() == content) == (0, True)
-    assert " 0 requests of 3 logs replayed" in out
+    assert " 0 requests of 3 logs replayed" in verb("replay", kept / "x.nc", *jobs, code=0).out
+    assert (kept / "x.nc").read_bytes() == content
 
 
 # --------------------------------------------------------------------------------------------- errors, hints

@@ -15,7 +15,7 @@ from pnc_vol.testing.mpi import missing, run_mpi
 
 PROGRAM = Path(__file__).with_name("ranks_cache.py")
 TROUBLE = PROGRAM.with_name("ranks_cache_trouble.py")
-JOBS = [(1, 1), (2, 1), (3, 2), (4, 2)]
+JOBS = [(2, 1), (3, 2), *(pytest.param(*job, marks=pytest.mark.nightly) for job in ((1, 1), (4, 2)))]
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
@@ -49,7 +49,7 @@ def troubled_job(tmp_path_factory: pytest.TempPathFactory) -> Launches:
 
 
 @pytest.mark.parametrize("name", names(TROUBLE))
-@pytest.mark.parametrize(("nprocs", "nodes"), [(2, 1), (3, 2)])
+@pytest.mark.parametrize(("nprocs", "nodes"), [(3, 2), pytest.param(2, 1, marks=pytest.mark.nightly)])
 def test_trouble(troubled_job: Launches, nprocs: int, nodes: int, name: str) -> None:
     """A kill after a flush loses nothing that it had promised."""
     troubled_job(nprocs, nodes, nodes).check(name, seconds=60)

@@ -34,7 +34,7 @@ def simulated(path: Path, ranks: int, nodes: int) -> list[dict[str, dict[str, in
 @pytest.mark.skipif(bool(missing()), reason=missing())
 @pytest.mark.parametrize(
     ("ranks", "nodes"),
-    [(8, 4), (16, 4), pytest.param(32, 4, marks=pytest.mark.nightly), pytest.param(64, 4, marks=pytest.mark.nightly)],
+    [(8, 4), *(pytest.param(ranks, 4, marks=pytest.mark.nightly) for ranks in (16, 32, 64))],
 )
 def test_virtual_ranks_count_what_real_ones_do(tmp_path: Path, ranks: int, nodes: int) -> None:
     env = {"MPIR_CVAR_NUM_CLIQUES": str(nodes)}

@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("ranks_semantics.py")
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
-@pytest.mark.parametrize("nprocs", [2, 3, 4])
+@pytest.mark.parametrize("nprocs", [2, 4, pytest.param(3, marks=pytest.mark.nightly)])
 def test_what_ranks_may_do_and_see(tmp_path: Path, nprocs: int) -> None:
     assert run_mpi(nprocs, PROGRAM, tmp_path, timeout=90).stdout.count("all cases") == nprocs
 

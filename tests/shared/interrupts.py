@@ -29,7 +29,7 @@ from pnc_vol.file import registry
 PACKAGE = os.path.join(os.path.dirname(pnc_vol.__file__), "")
 """Its folder; a folder above it, of a clone, may have the same name."""
 SWEEP = pytest.mark.parametrize(
-    "most", [30, pytest.param(10**9, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])], ids=["some", "all"]
+    "most", [16, pytest.param(10**9, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])], ids=["some", "all"]
 )
 """How many of the lines of an act are tried; in an ordinary run some."""
 _BEGIN = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "PUSH_NULL")
