@@ -14,7 +14,7 @@ import pytest
 import pnc_vol
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
-dask = pytest.importorskip("dask", reason="dask is not installed (pip install pnc-vol[clients])")
+dask = pytest.importorskip("dask", reason="dask is not installed (pip install pnc-vol[dask])")
 import dask.array as da  # noqa: E402
 
 
@@ -103,7 +103,7 @@ def test_arrays_of_a_file_need_no_lock(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_cluster_writes_one_file_though_a_worker_is_killed(tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="dask is not installed (pip install pnc-vol[clients])")
+    pytest.importorskip("distributed", reason="dask is not installed (pip install pnc-vol[dask])")
     program = Path(__file__).with_name("killed_worker.py")
     subprocess.run([sys.executable, program, tmp_path], check=True, timeout=280, capture_output=True)
     assert (tmp_path / "dead").exists()
