@@ -123,6 +123,14 @@ def logs(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
+def nvm(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder for caches."""
+    made = tmp_path / "nvm"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
 def server(tmp_path: pathlib.Path) -> Iterator[Any]:
     """The files of the test's folder on the loopback address, by ranges."""
     from range_server import serving

@@ -68,9 +68,8 @@ def test_each_call_of_the_cache_fails_in_turn(tmp_path: Path, flag: str, number:
     assert fail_at > 10
 
 
-def test_data_after_a_flush_that_failed_at_its_header_are_not_kept_in_memory(tmp_path: Path) -> None:
-    path, nvm, failing = tmp_path / "x.nc", tmp_path / "nvm", [True]
-    nvm.mkdir()
+def test_data_after_a_flush_that_failed_at_its_header_are_not_kept_in_memory(tmp_path: Path, nvm: Path) -> None:
+    path, failing = tmp_path / "x.nc", [True]
 
     def before_header(encoded: bytes) -> None:
         if failing:

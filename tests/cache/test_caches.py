@@ -27,13 +27,6 @@ from pnc_vol.testing.driver_suite import extents_of
 from pnc_vol.testing.faults import HookedSystem, Stopped, StopSystem
 
 
-@pytest.fixture
-def nvm(tmp_path: Path) -> Path:
-    folder = tmp_path / "nvm"
-    folder.mkdir()
-    return folder
-
-
 @pytest.mark.parametrize("options", ["", ", flush=flush_onclose", ", threads=3"])
 @pytest.mark.parametrize("flushes", [1, 9, 23])
 def test_a_killed_writer(tmp_path: Path, nvm: Path, options: str, flushes: int) -> None:

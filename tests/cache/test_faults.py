@@ -133,10 +133,9 @@ def test_each_call_in_turn(tmp_path: Path, options: str, where: str, number: int
     assert not (replayed and where == "cache")
 
 
-def test_a_failed_byte_of_the_file_is_told_with_all_that_helps(tmp_path: Path) -> None:
-    path, nvm = tmp_path / "x", tmp_path / "nvm"
+def test_a_failed_byte_of_the_file_is_told_with_all_that_helps(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x"
     path.write_bytes(b"")
-    nvm.mkdir()
     system = FaultSystem(fail_at=0, errno=errno.EDQUOT, mode="forever", calls={"pwrite", "copy_range"})
 
     class OfTheFile(FaultSystem):
@@ -174,10 +173,9 @@ def wait_for_failures(driver: Driver) -> list[Any]:
     raise AssertionError("no thread told of an error")
 
 
-def test_what_could_not_be_carried_stays_when_the_file_is_closed(tmp_path: Path) -> None:
-    path, nvm = tmp_path / "x", tmp_path / "nvm"
+def test_what_could_not_be_carried_stays_when_the_file_is_closed(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x"
     path.write_bytes(b"")
-    nvm.mkdir()
     system = FaultSystem(fail_at=0, errno=errno.EIO, mode="forever", calls={"copy_range", "preadv", "pread_into"})
     driver = open_stack(f"cache(path='{nvm}', flush=flush_onclose) | posix", str(path), system=system)
     driver.write(extents_of((0, 8, 0)), np.arange(8, dtype=np.uint8))
@@ -189,10 +187,9 @@ def test_what_could_not_be_carried_stays_when_the_file_is_closed(tmp_path: Path)
 
 
 @pytest.mark.parametrize("error", [MemoryError("no memory"), KeyboardInterrupt()])
-def test_a_thread_that_dies_is_noticed_and_replaced(tmp_path: Path, error: BaseException) -> None:
-    path, nvm = tmp_path / "x", tmp_path / "nvm"
+def test_a_thread_that_dies_is_noticed_and_replaced(tmp_path: Path, nvm: Path, error: BaseException) -> None:
+    path = tmp_path / "x"
     path.write_bytes(b"")
-    nvm.mkdir()
     dying = [error]
 
     class Dying(FaultSystem):
@@ -211,10 +208,9 @@ def test_a_thread_that_dies_is_noticed_and_replaced(tmp_path: Path, error: BaseE
     assert path.read_bytes() == bytes(range(8))
 
 
-def test_flush_none_keeps_the_file_and_says_so(tmp_path: Path) -> None:
-    path, nvm = tmp_path / "x", tmp_path / "nvm"
+def test_flush_none_keeps_the_file_and_says_so(tmp_path: Path, nvm: Path) -> None:
+    path = tmp_path / "x"
     path.write_bytes(b"")
-    nvm.mkdir()
     driver = open_stack(f"cache(path='{nvm}', flush=flush_none) | posix", str(path))
     driver.write(extents_of((0, 8, 0)), np.arange(8, dtype=np.uint8))
     with pytest.warns(PncVolWarning, match="data stay in the cache file"):

@@ -30,13 +30,6 @@ from pnc_vol.testing.driver_suite import extents_of
 from pnc_vol.testing.faults import FaultSystem, HookedSystem
 
 
-@pytest.fixture
-def nvm(tmp_path: Path) -> Path:
-    folder = tmp_path / "nvm"
-    folder.mkdir()
-    return folder
-
-
 def written(path: Path, nvm: Path, value: int, mode: str = "w", **hints: str) -> None:
     asked = {"e10_cache_path": str(nvm), **hints}
     with pnc_vol.File(path, mode, hints=asked) as f:

@@ -23,11 +23,6 @@ from pnc_vol.testing.faults import HookedSystem, TraceSystem
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
 
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
 # ------------------------------------------------------------------------------------------- what comes back
 
 

@@ -18,11 +18,6 @@ from pnc_vol.testing.faults import CHANGING, FaultSystem, TraceSystem
 from pnc_vol.testing.mpi import missing, run_mpi
 
 
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
 def check_length(path: pathlib.Path) -> None:
     """It ends with the last record, and ncvalidator has nothing to say of it."""
     with netCDF4.Dataset(path) as nc:

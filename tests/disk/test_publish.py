@@ -19,11 +19,6 @@ from pnc_vol.errors import PncVolWarning
 from pnc_vol.testing.faults import CHANGING, FaultSystem, HookedSystem
 
 
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
 def note(path: pathlib.Path, mode: str = "r", **options: Any) -> str:
     """What the attribute says, and nothing else is different."""
     with pnc_vol.File(path, mode, **options) as f:

@@ -21,11 +21,6 @@ SMALL = ("i1", "u1", "S1", "i2", "u2")
 VERSIONS = {"CDF-1": ("i1", "S1", "i2"), "CDF-2": ("i1", "S1", "i2"), "CDF-5": SMALL}
 
 
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "x.nc"
-
-
 def header_size(path: pathlib.Path) -> int:
     content = path.read_bytes()
     return decode(content, file_size=len(content)).nbytes
