@@ -133,7 +133,7 @@ def nvm(tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.fixture
 def server(tmp_path: pathlib.Path) -> Iterator[Any]:
     """The files of the test's folder on the loopback address, by ranges."""
-    from range_server import serving
+    from pnc_vol.bench.range_server import serving
 
     with serving(tmp_path) as running:
         yield running

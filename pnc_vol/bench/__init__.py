@@ -11,6 +11,8 @@
 `records`        record variables that grow together
 `objects`        many variables with attributes
 `conversion`     netCDF-4 and HDF5 files to CDF-5
+`remote`         columns behind a web server that is far away; threads that read one file
+`range_server`   that web server: it sends ranges of files, slowly or wrongly if that is asked for
 `coll_perf`      a 3-D array in blocks
 `ior`            segments, blocks and transfers
 `flash`          checkpoint and plotfiles of an adaptive mesh

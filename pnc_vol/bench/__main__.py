@@ -25,7 +25,7 @@ from pnc_vol.system.full_io import read_whole
 from pnc_vol.testing.mpi import find_mpiexec, flavour
 
 NAMES = (
-    *("io", "reads", "posts", "burst", "small", "records", "objects", "conversion"),
+    *("io", "reads", "posts", "burst", "small", "records", "objects", "conversion", "remote"),
     *("coll_perf", "ior", "flash", "e3sm", "create"),
 )
 """Modules with a function ``main``; those of many ranks have ``arguments``, too."""

@@ -23,6 +23,7 @@ SIZES = {
     "small": "0.01",
     "conversion": "0.0003",
     "burst": "0.01",
+    "remote": "0.0001",
 }
 WORKS = {
     "io": 17,
@@ -33,6 +34,7 @@ WORKS = {
     "small": 6,
     "conversion": 4,
     "burst": 6,
+    "remote": 4,
 }
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from range_server import Server, serving
 
 import pnc_vol
+from pnc_vol.bench.range_server import Server, serving
 from pnc_vol.errors import NotCDFError, RemoteError
 from pnc_vol.testing.driver_suite import Extents, open_stack
 

@@ -11,6 +11,7 @@ import http.server
 import os
 import re
 import stat
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from typing import Any
 from pnc_vol.system import REAL
 from pnc_vol.system.full_io import read_at
 
-__all__ = ["Server", "serving"]
+__all__ = ["Server", "main", "serving"]
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -138,3 +139,11 @@ def serving(folder: str | os.PathLike[str]) -> Iterator[Server]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def main() -> None:
+    """Serve the folder ``sys.argv[1]`` with a latency of ``sys.argv[2]`` seconds, until standard input ends."""
+    with serving(sys.argv[1]) as server:
+        server.latency = float(sys.argv[2])
+        print(server.url, flush=True)
+        sys.stdin.read()
