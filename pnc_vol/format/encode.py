@@ -9,8 +9,8 @@ Rules
 3. A header is a join of pieces. Of a new header each list and each variable is one. Of a header that was made of
    another one (`with_changes`) each change is one, and so is all that lies between two changes, which is taken from the
    bytes before: what has no bytes is what changed. Nothing is done for what did not, but that it is copied.
-   (A join of 100,000 pieces of 160 bytes takes 2.4 ms, and one of three pieces of the same length 1.5 ms. A tree of
-   encoded pieces, one for each object, would save that copy, and cost every file time and memory.)
+   (A join of 100,000 pieces of 160 bytes takes 2.4 ms, and one of three pieces of the same length 1.5 ms; to cut the
+   pieces from a header that was read takes ten times as long, and they take more memory than the header.)
 4. Begins are set in the joined pieces by one assignment, unless the pieces have them: those of variables that stay
    where they are, and of new ones that were placed before they were encoded.
 
