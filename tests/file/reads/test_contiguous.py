@@ -114,6 +114,21 @@ def test_a_file_that_is_cut_while_it_is_read_ends_no_process(path):
         kill_after(cutter, ready, 0, 0)
 
 
+def test_a_read_beside_posts_takes_the_memory_of_its_result(path):
+    with pnc_vol.File(path, "w") as f:
+        f["x"] = np.ones((400, 4000))
+    with pnc_vol.File(path, "r+") as f:
+        x = f["x"]
+        x[5, 5] = 2
+        x[:2, :3000]
+        tracemalloc.start()
+        found = x[:, :3000]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found.sum() == found.size + 1
+        assert peak < 1.3 * found.nbytes
+
+
 @pytest.mark.parametrize(
     "index",
     [
