@@ -33,7 +33,7 @@ Bytes = npt.NDArray[np.uint8]
 BLOCK = 1 << 20
 """Bytes of values that are checked and converted at a time."""
 
-TURNED = 8 << 10
+TURNED = 32 << 10
 """Bytes from which on a copy onto itself turns values round in less time than numpy's `byteswap`."""
 
 _NUMERIC = "biuf"
