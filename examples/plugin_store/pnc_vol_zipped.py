@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.extents.selection import Selection
 from pnc_vol.format.numeric import Overflow, to_file
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import Batch, Rows, Tables
+from pnc_vol.queue.batches import Batch, Table
 from pnc_vol.queue.stores import ROW_COST, Capabilities, Store, StoreContext, register
 
 Bytes = npt.NDArray[np.uint8]
@@ -51,12 +51,12 @@ class Posts:
 class ZippedBatch(Batch):
     """Rows, and the compressed posts that they are about."""
 
-    def __init__(self, store: Store, rows: Mapping[int, Rows], posts: Posts) -> None:
-        super().__init__(rows)
+    def __init__(self, store: Store, table: Table, posts: Posts) -> None:
+        super().__init__(table)
         self.store, self.posts, self.size = store, posts, posts.size
 
-    def keep(self, rows: Mapping[int, Rows]) -> ZippedBatch:
-        return ZippedBatch(self.store, rows, self.posts)
+    def keep(self, table: Table) -> ZippedBatch:
+        return ZippedBatch(self.store, table, self.posts)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         known, values = -1, b""
@@ -102,8 +102,7 @@ class ZippedStore(Store):
         request: int,
         values: npt.NDArray[Any],
         selection: Selection | None,
-        one: tuple[int, int] | None,
-        found: Runs | None,
+        found: Runs,
         on_overflow: Overflow,
     ) -> bool:
         itemsize, backlog = node.element.itemsize, self.backlog
@@ -113,33 +112,30 @@ class ZippedStore(Store):
         room = np.empty(size, np.uint8)
         to_file(values, node.element.file_dtype, room, on_overflow=on_overflow, what=node.name)
         zipped = zlib.compress(room, 1)
-        rows = backlog.rows + (1 if found is None else len(found.start))
+        rows = backlog.rows + len(found.start)
         if self.nbytes + len(zipped) + rows * ROW_COST > backlog.budget:
             return False
         if self.posts.size + size > backlog.budget // 2:
             self.close_batch()
         address = self.posts.add(zipped, size)
-        if one is not None:
-            backlog.post(node.uid, request, one[0], one[1], address, itemsize)
-        elif found is not None:
-            backlog.post_runs(node.uid, request, found, address, itemsize)
+        backlog.post_runs(node.uid, request, found, address, itemsize)
         return True
 
     def close_batch(self) -> None:
-        if self.backlog.tables:
+        if self.backlog.table:
             # If memory runs out here, nothing has changed yet.
-            batch = ZippedBatch(self, Tables(self.backlog.tables), self.posts)
+            batch = ZippedBatch(self, self.backlog.open_table(), self.posts)
             self.add(batch)
             self.posts = Posts()
-            self.backlog.clear_tables()
+            self.backlog.clear_open()
 
-    def open_batch(self, uid: int) -> Batch:
-        return ZippedBatch(self, {}, self.posts)
+    def open_batch(self) -> Batch:
+        return ZippedBatch(self, self.backlog.no_rows(), self.posts)
 
-    def retain(self, left: Sequence[Batch]) -> int:
-        if not self.backlog.tables:
+    def retain(self, left: Sequence[Batch]) -> None:
+        if not self.backlog.table:
             self.posts = Posts()
-        return super().retain(left)
+        super().retain(left)
 
     def close(self, *, flushed: bool, empty: bool) -> None:
         self.batches, self.posts = [], Posts()

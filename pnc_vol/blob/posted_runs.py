@@ -20,7 +20,7 @@ import numpy as np
 from pnc_vol.extents.merge import coalesced
 from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import Batch, Item, Listed
+from pnc_vol.queue.batches import Batch, Rows, in_parts
 
 __all__ = ["PostedRuns", "inner_shape"]
 
@@ -40,10 +40,12 @@ class PostedRuns:
     """
 
     def __init__(self, batches: Sequence[Batch]) -> None:
-        self._items: dict[int, list[Item]] = {}
+        self._items: dict[int, list[Rows | Runs]] = {}
         for batch in batches:
-            for uid in batch.uids():
-                self._items.setdefault(uid, []).extend(batch.items(uid))
+            table = batch.table
+            for uid in table.uids:
+                items = self._items.setdefault(uid, [])
+                items += [runs or rows for rows, runs in in_parts(table.of(uid).rows, table.lists)]
         self._within: dict[tuple[int, int], tuple[Runs, Runs]] = {}
         self._beyond: dict[tuple[int, int], tuple[Runs, Runs, bool]] = {}
         self._whole: dict[tuple[int, int], tuple[Runs, Runs, bool]] = {}
@@ -57,7 +59,7 @@ class PostedRuns:
     def lists(self, uid: int) -> tuple[int, ...] | None:
         """Return a key that is equal for variables posted with the same lists; None if other posts were made, too."""
         items = self._items.get(uid, ())
-        found = tuple([id(item.runs) for item in items if isinstance(item, Listed)])
+        found = tuple([id(item) for item in items if isinstance(item, Runs)])
         return found if len(found) == len(items) else None
 
     def of(self, uid: int, inner: int) -> Runs:
@@ -67,11 +69,11 @@ class PostedRuns:
         """
         parts: list[Runs] = []
         for item in self._items.get(uid, ()):
-            if isinstance(item, Listed):
-                found = self._listed(item.runs, inner)
+            if isinstance(item, Runs):
+                found = self._listed(item, inner)
                 if not any(found is other for other in parts):
                     parts.append(found)
-            elif len(item):
+            else:
                 parts.append(_within(Runs(item[:, 1], item[:, 2]), inner))
         if len(parts) == 1:
             return parts[0]
@@ -88,12 +90,12 @@ class PostedRuns:
         """Count the posted runs of a variable; a list equal to `own`, this rank's part of the map, is one piece."""
         count = 0
         for item in self._items.get(uid, ()):
-            if not isinstance(item, Listed):
+            if not isinstance(item, Runs):
                 count += len(item)
-            elif own is not None and self._is_whole(item.runs, self._listed(item.runs, inner), own):
+            elif own is not None and self._is_whole(item, self._listed(item, inner), own):
                 count += 1
             else:
-                count += len(item.runs.start)
+                count += len(item.start)
         return count
 
     def _is_whole(self, runs: Runs, within: Runs, own: Runs) -> bool:
@@ -126,9 +128,10 @@ class PostedRuns:
         if not node.is_record:
             return 0, 1
         inner = max(1, math.prod(inner_shape(node)))
-        tables = [item.rows() if isinstance(item, Listed) else item for item in self._items[node.uid]]
-        first = min(int(one[:, 1].min()) for one in tables if len(one)) // inner
-        last = max(int((one[:, 1] + one[:, 2]).max()) for one in tables if len(one))
+        items = self._items[node.uid]
+        runs = [item if isinstance(item, Runs) else Runs(item[:, 1], item[:, 2]) for item in items]
+        first = min(int(one.start.min()) for one in runs) // inner
+        last = max(int((one.start + one.length).max()) for one in runs)
         return first, -(-last // inner)
 
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.vectored_io import copy_pieces, joined
 from pnc_vol.extents.blocks import groups
-from pnc_vol.extents.model import Int64, before
+from pnc_vol.extents.model import Int64, before, distinct
 from pnc_vol.format.numeric import swap_in_place
-from pnc_vol.queue.batches import Batch, Rows
+from pnc_vol.queue.batches import Batch, Rows, Table, of_each
 from pnc_vol.system.two_threads import in_two_threads
 
 __all__ = ["LogBatch", "log_batches"]
@@ -43,17 +43,17 @@ class LogBatch(Batch):
     """
 
     def __init__(
-        self, store: object, rows: Mapping[int, Rows], read: ReadInto, base: int, nbytes: int, units: Mapping[int, int]
+        self, store: object, table: Table, read: ReadInto, base: int, nbytes: int, units: Mapping[int, int]
     ) -> None:
-        super().__init__(rows)
+        super().__init__(table)
         self.store = store
         self.read = read
         self.base = base
         self.size = nbytes
         self.units = units
 
-    def keep(self, rows: Mapping[int, Rows]) -> LogBatch:
-        return LogBatch(self.store, rows, self.read, self.base, self.size, self.units)
+    def keep(self, table: Table) -> LogBatch:
+        return LogBatch(self.store, table, self.read, self.base, self.size, self.units)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         packed = self._gather(address + self.base, nbytes)
@@ -81,10 +81,13 @@ class LogBatch(Batch):
 
     def load(self, room: Bytes) -> Bytes:
         whole = room[: self.size] if room.nbytes >= self.size else np.empty(self.size, np.uint8)
-        by_unit: dict[int, list[Rows]] = {}
-        for uid in self.uids():
-            by_unit.setdefault(self.units[uid], []).append(self.rows(uid))
-        stretches = {unit: _stretches(np.concatenate(tables)) for unit, tables in by_unit.items()}
+        table = self.table
+        owner = table.rows[:, 4]
+        nbytes, unit_of = table.rows[:, 2] * of_each(table.widths, owner), of_each(self.units, owner)
+        stretches = {}
+        for unit in distinct(unit_of).tolist():
+            alike = unit_of == unit
+            stretches[unit] = _stretches(table.rows[alike], nbytes[alike])
         if sum(len(first) for first, _ in stretches.values()) * _PIECE <= self.size:
             # One thread swaps a block while it is still in the processor's cache; another one reads the next block.
             blocks = (partial(self._load_block, whole, *block) for block in _blocks(stretches))
@@ -106,10 +109,13 @@ class LogBatch(Batch):
         swap_in_place(whole[first:last], unit)
 
 
-def _stretches(rows: Rows) -> tuple[Int64, Int64]:
+def _stretches(rows: Rows, nbytes: Int64) -> tuple[Int64, Int64]:
     """Return begin and length of the rows' values in memory, joined where one begins at the end of another."""
-    rows, _ = _in_order(rows, rows[:, 0], rows[:, 3])
-    return joined(rows[:, 3], rows[:, 2] * rows[:, 4])
+    address = rows[:, 3]
+    if bool((address[1:] < address[:-1]).any()):
+        order = np.argsort(address, kind="stable")
+        address, nbytes = address[order], nbytes[order]
+    return joined(address, nbytes)
 
 
 def _blocks(stretches: Mapping[int, tuple[Int64, Int64]]) -> Iterator[tuple[int, int, int]]:
@@ -121,47 +127,38 @@ def _blocks(stretches: Mapping[int, tuple[Int64, Int64]]) -> Iterator[tuple[int,
 
 
 def log_batches(
-    rows: Rows, owner: Int64, limit: int, *, store: object, read: ReadInto, units: Mapping[int, int]
+    rows: Rows, widths: Mapping[int, int], limit: int, *, store: object, read: ReadInto, units: Mapping[int, int]
 ) -> Iterator[LogBatch]:
     """Yield posted rows as batches of about `limit` bytes of the data log each, in the order of the log.
 
     Parameters
     ----------
     rows : int64[n, 5], whose addresses are offsets in the data log; they may be changed.
-    owner : int64[n], the variable of each.
+    widths : mapping of uid to bytes of an element.
     store, read, units : see `LogBatch`
     """
-    rows, owner = _cut_long(rows, owner, limit)
-    rows, owner = _in_order(rows, owner, rows[:, 3])
-    ends = rows[:, 3] + rows[:, 2] * rows[:, 4]
+    address, width = rows[:, 3], of_each(widths, rows[:, 4])
+    if bool((address[1:] < address[:-1]).any()):
+        order = np.argsort(address, kind="stable")
+        rows, width = rows[order], width[order]
+    rows, width = _cut_long(rows, width, limit)
+    ends = rows[:, 3] + rows[:, 2] * width
     for first, last in groups(rows[:, 3], ends, limit):
         base = int(rows[first, 3])
-        # Sorted by variable, because a search through all rows for each variable would take quadratic time.
-        part, of = _in_order(rows[first:last], owner[first:last], owner[first:last])
-        part[:, 3] -= base
-        heads = np.flatnonzero(np.diff(of, prepend=of[0] - 1))
-        tables = dict(zip(of[heads].tolist(), np.split(part, heads[1:]), strict=True))
-        yield LogBatch(store, tables, read, base, int(ends[last - 1]) - base, units)
+        rows[first:last, 3] -= base
+        yield LogBatch(store, Table(rows[first:last], widths), read, base, int(ends[last - 1]) - base, units)
 
 
-def _in_order(rows: Rows, owner: Int64, key: Int64) -> tuple[Rows, Int64]:
-    """Return rows and their variables, the least key first; no copy if that is how they come, as most do."""
-    if bool((key[1:] >= key[:-1]).all()):
-        return rows, owner
-    order = np.argsort(key, kind="stable")
-    return rows[order], owner[order]
-
-
-def _cut_long(rows: Rows, owner: Int64, limit: int) -> tuple[Rows, Int64]:
+def _cut_long(rows: Rows, width: Int64, limit: int) -> tuple[Rows, Int64]:
     """Cut runs that are longer than a round."""
-    most = np.maximum(limit // rows[:, 4], 1)
+    most = np.maximum(limit // width, 1)
     parts = -(-rows[:, 2] // most)
     if not bool((parts > 1).any()):
-        return rows, owner
+        return rows, width
     again = np.repeat(np.arange(len(rows)), parts)
     step = np.arange(len(again)) - np.repeat(np.cumsum(parts) - parts, parts)
     made, most = rows[again], most[again]
     made[:, 1] += step * most
-    made[:, 3] += step * most * made[:, 4]
+    made[:, 3] += step * most * width[again]
     made[:, 2] = np.minimum(most, rows[again, 2] - step * most)
-    return made, owner[again]
+    return made, width[again]

@@ -98,8 +98,7 @@ class LoggedVariable:
         self,
         varid: int,
         selection: Selection | None,
-        one: tuple[int, int] | None,
-        found: Runs | None,
+        found: Runs,
         at: int,
         nbytes: int,
     ) -> bytes:
@@ -113,9 +112,6 @@ class LoggedVariable:
             if max(stride, default=1) == 1:
                 return encode_vara(self.itype, varid, start, count, at, nbytes)
             return encode_vars(self.itype, varid, start, count, stride, at, nbytes)
-        if found is None:
-            assert one is not None
-            found = Runs(np.array(one[:1], np.int64), np.array(one[1:], np.int64))
         shape = self.shape or ()
         if shape and len(found.start):
             # Records may be written beyond the end of a dataset, where the file has more of them.

@@ -41,7 +41,7 @@ from pnc_vol.errors import FULL, LogError
 from pnc_vol.extents.model import Int64, Runs, Selection
 from pnc_vol.format.numeric import Overflow
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import COLUMNS, Batch, Rows, make_rows, pack_row
+from pnc_vol.queue.batches import COLUMNS, Batch, Rows, make_rows, of_each
 from pnc_vol.queue.stores import ROW_COST, Backlog, Capabilities, Store
 from pnc_vol.settings.options import Options
 from pnc_vol.system import System, exists
@@ -167,8 +167,7 @@ class LogStore(Store):
         request: int,
         values: npt.NDArray[Any],
         selection: Selection | None,
-        one: tuple[int, int] | None,
-        found: Runs | None,
+        found: Runs,
         on_overflow: Overflow,
     ) -> bool:
         uid, files, backlog = node.uid, self.files, self.backlog
@@ -177,8 +176,7 @@ class LogStore(Store):
         if known is None or fresh:
             known = LoggedVariable(node)
         nbytes = values.size * known.itemsize
-        count = 1 if one is not None else len(found.start)  # type: ignore[union-attr]
-        if (backlog.rows + count) * ROW_COST > backlog.budget or files.nbytes + nbytes > self.capacity:
+        if (backlog.rows + len(found.start)) * ROW_COST > backlog.budget or files.nbytes + nbytes > self.capacity:
             return False
         payload, commits = known.payload(values, on_overflow), self.commits
         if not self.short.interrupt():
@@ -189,9 +187,9 @@ class LogStore(Store):
         try:
             if fresh:
                 self._define(node, known)
-            entry = known.entry(uid, selection, one, found, at, nbytes)
+            entry = known.entry(uid, selection, found, at, nbytes)
             # What needs memory is made before the post is in the log.
-            rows = b"" if found is None else make_rows(request, found, at, known.itemsize).tobytes()
+            rows = make_rows(uid, request, found, at, known.itemsize).tobytes()
             files.data.append(payload)
             files.meta.append(entry)
             commits.add_entry(request, entry, payload, alone=self.group == 1)
@@ -209,10 +207,7 @@ class LogStore(Store):
             self._take_back(before)
             raise
         self.short.allow(self.group - commits.open if self.group > 1 and not self.options.burst_buf_capacity else 0)
-        if one is not None:
-            backlog.post(uid, request, one[0], one[1], at, known.itemsize)
-        else:
-            backlog.post_packed(uid, rows, count)
+        backlog.post_packed(uid, rows, known.itemsize)
         return True
 
     def _define(self, node: DatasetNode, known: LoggedVariable) -> None:
@@ -271,20 +266,17 @@ class LogStore(Store):
         """Later posts go to a new batch; what is in the log is cut to rounds."""
         backlog = self.backlog
         self.short.make_rows()
-        uids = list(backlog.tables)
-        if not uids:
+        if not backlog.table:
             return
-        tables = [backlog.open_rows(uid) for uid in uids]
-        owner = np.repeat(np.array(uids, np.int64), [len(table) for table in tables])
-        units = self.definitions.units
-        rows = np.concatenate(tables)
-        for batch in list(log_batches(rows, owner, self.round, store=self, read=self._read, units=units)):
+        read, units = self._read, self.definitions.units
+        rows = np.array(backlog.open_rows())
+        for batch in list(log_batches(rows, backlog.widths, self.round, store=self, read=read, units=units)):
             self.add(batch)
-        backlog.clear_tables()
+        backlog.clear_open()
 
-    def open_batch(self, uid: int) -> Batch:
+    def open_batch(self) -> Batch:
         self.short.make_rows()
-        return LogBatch(self, {}, self._read, 0, 0, self.definitions.units)
+        return LogBatch(self, self.backlog.no_rows(), self._read, 0, 0, self.definitions.units)
 
     def _read(self, target: npt.NDArray[np.uint8], offset: int) -> None:
         self.files.read(".data", target, offset)
@@ -311,7 +303,7 @@ class LogStore(Store):
             if self.broken:
                 self.usable = False
                 self.files.make_safe()
-        if self.broken and (self.batches or (active and self.backlog.tables)):
+        if self.broken and (self.batches or (active and self.backlog.table)):
             raise LogError(
                 f"{self.header.path}: the log of what was posted is damaged: {self.broken}. Another process changed "
                 "it, and what was posted since the last flush cannot be flushed: f.cancel() drops it, 'pnc-vol replay "
@@ -465,9 +457,9 @@ class ShortPosts:
         return self.put_run(node, request, values, start)
 
     def _put_in_logs(self, node: DatasetNode, request: int, values: Any, start: int) -> bool:
-        backlog = self.backlog
-        known, table = self.known.get(node.uid), backlog.tables.get(node.uid)
-        if known is None or table is None or (known.version != node.tree.version and not known.holds(node)):
+        backlog, uid = self.backlog, node.uid
+        known = self.known.get(uid)
+        if known is None or (known.version != node.tree.version and not known.holds(node)):
             return False
         data, meta, commits, group = self.data, self.meta, self.commits, self.commits.group
         at, meta_at, count, nbytes = data.end, meta.end, values.size, values.nbytes
@@ -492,10 +484,9 @@ class ShortPosts:
         data.end, meta.end = data_end, meta_end
         commits.requests.append(request)
         self.files.counters[1] = len(commits.requests)
-        table.frombytes(pack_row(request, start, count, at, known.itemsize))
-        backlog.rows += 1
+        backlog.post(uid, request, start, count, at, known.itemsize)
         if nbytes <= MOST_VALUES:
-            self.recent[node.uid] = known
+            self.recent[uid] = known
         else:
             self.in_a_row = 0
         return True
@@ -512,18 +503,16 @@ class ShortPosts:
     def _post_rows(self, posts: SplitPosts, requests: Int64) -> Callable[[], None]:
         """Posts are about to move from the slot to the logs; returns what takes their rows back."""
         backlog = self.backlog
-        facts = {uid: (known.row_size, known.itemsize) for uid, known in self.recent.items()}
-        found = _rows_of(posts, requests, facts)
-        ends, number = {uid: len(backlog.tables[uid]) for uid in found}, backlog.rows
+        rows = _rows_of(posts, requests, self.recent)
+        end, number = len(backlog.table), backlog.rows
 
         def undo() -> None:
-            for uid, end in ends.items():
-                del backlog.tables[uid][end:]
+            del backlog.table[end:]
             backlog.rows = number
 
         try:
-            for uid, rows in found.items():
-                backlog.post_packed(uid, rows.tobytes(), len(rows))
+            backlog.table.frombytes(rows.tobytes())
+            backlog.rows += len(rows)
         except BaseException:
             undo()
             raise
@@ -549,29 +538,18 @@ class ShortPosts:
         self.recent.clear()
 
 
-def _rows_of(posts: SplitPosts, requests: Int64, facts: Mapping[int, tuple[int, int]]) -> dict[int, Rows]:
-    """Posts as rows, by variable.
+def _rows_of(posts: SplitPosts, requests: Int64, known: Mapping[int, LoggedVariable]) -> Rows:
+    """Return posts that were in the slot as rows.
 
     Parameters
     ----------
     posts : SplitPosts
     requests : int64[n]
-    facts : by variable, elements of a row of it (1 if it has one axis), and bytes of an element.
+    known : mapping of uid to LoggedVariable, of all that were posted to, and perhaps of others.
     """
     owner, first, data_off, nbytes = posts.fields.T
     rows = np.empty((len(owner), COLUMNS), np.int64)
-    rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = requests, first, nbytes, data_off
-    heads = np.flatnonzero(owner[1:] != owner[:-1])
-    if len(heads):
-        order = np.argsort(owner, kind="stable")
-        rows, owner = rows[order], owner[order]
-        heads = np.flatnonzero(owner[1:] != owner[:-1])
-    found = {}
-    for begin, end in zip([0, *(heads + 1).tolist()], [*(heads + 1).tolist(), len(rows)], strict=True):
-        uid = int(owner[begin])
-        inner, itemsize = facts[uid]
-        found[uid] = part = rows[begin:end]
-        part[:, 1] *= inner
-        part[:, 2] //= itemsize
-        part[:, 4] = itemsize
-    return found
+    rows[:, 0], rows[:, 3], rows[:, 4] = requests, data_off, owner
+    rows[:, 1] = first * of_each({uid: one.row_size for uid, one in known.items()}, owner)
+    rows[:, 2] = nbytes // of_each({uid: one.itemsize for uid, one in known.items()}, owner)
+    return rows

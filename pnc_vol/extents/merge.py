@@ -28,6 +28,7 @@ __all__ = [
     "intersect",
     "last_wins",
     "ranges_of",
+    "stable_order",
     "united",
     "within",
 ]
@@ -98,7 +99,7 @@ def last_wins(extents: Extents) -> Extents:
     ranks: Int64 | None = None
     made = posted
     if count_nonzero(posted.offset[1:] < posted.offset[:-1]):
-        ranks = _stable_order(posted.offset)
+        ranks = stable_order(posted.offset)
         made = _taken(posted, ranks)
     if not count_nonzero(_overlaps(made)):
         return _joined(made)
@@ -142,7 +143,7 @@ def _without_empty(extents: Extents) -> Extents:
     return _taken(extents, extents.length.nonzero()[0])
 
 
-def _stable_order(offset: Int64) -> Int64:
+def stable_order(offset: Int64) -> Int64:
     """Return ``argsort(offset, kind="stable")``, in a fraction of its time where offset and number share 63 bits."""
     lowest = int(offset.min())
     bits = int(offset.size - 1).bit_length()

@@ -366,10 +366,9 @@ class _Target:
         session, posted, batches = self.session, self.session.posted, self.batches
         comm, ordered, layout, driver = session.comm, session.options.ordered, session.disk.layout, session.disk.driver
         if posted.progress is not None:
-            tables = (batch.rows(uid) for batch in batches for uid in batch.uids())
-            total = sum(int(rows[:, 2] @ rows[:, 4]) for rows in tables)
             from pnc_vol.drivers.staged import ProgressDriver
 
+            total = sum(batch.table.nbytes for batch in batches)
             driver = ProgressDriver(driver, posted.progress, total)
         # What is written in turns must come to the files in turns.
         held = session.epochs.holding or (session.file_set is not None and session.file_set.holds_back)

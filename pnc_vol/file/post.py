@@ -35,7 +35,7 @@ from pnc_vol.format.numeric import own_type
 from pnc_vol.layout.base import MOST_WRITTEN, ElementMap
 from pnc_vol.mapping.encoding import encode
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import LIST_COST, MOST_RUNS, RUN_COST
+from pnc_vol.queue.batches import MOST_RUNS, RUN_COST
 from pnc_vol.queue.queue import Queue
 from pnc_vol.queue.request import Request
 from pnc_vol.queue.stores import ROW_COST
@@ -162,18 +162,12 @@ def write(session: Session, node: DatasetNode, selection: Selection, values: Any
         swap = dtype.itemsize if native else 1
         queue.put_user_array(node.uid, number, lent, values.reshape(-1).view(np.uint8), swap, dtype.itemsize)
         return number
-    one = selection.single_run()
-    if one is not None and node.is_record:
-        inner = math.prod(selection.shape[1:])
-        if one[0] // inner != (one[0] + nelems - 1) // inner:
-            one = None
-    many = one is None and _many_runs(queue, selection, nelems)
-    if many or one is not None or not _too_many(queue, node, selection, nelems):
-        found = None if many or one is not None else posted.decompositions.runs(selection, record=node.is_record)
-        if queue.put(node, number, values, selection, one, found, on_overflow):
+    if not _too_many(queue, node, selection, nelems):
+        found = posted.decompositions.runs(selection, record=node.is_record)
+        if queue.put(node, number, values, selection, found, on_overflow):
             return number
         session.drain()
-        if queue.put(node, number, values, selection, one, found, on_overflow):
+        if queue.put(node, number, values, selection, found, on_overflow):
             return number
     else:
         session.drain()
@@ -200,13 +194,6 @@ def _lendable(queue: Queue, node: DatasetNode, selection: Selection, values: Arr
     )
 
 
-def _many_runs(queue: Queue, selection: Selection, nelems: int) -> bool:
-    """Return whether a hyperslab has so many runs that the store makes its lists part by part."""
-    if not queue.takes_many_runs or selection.listed is not None or nelems <= MOST_RUNS:
-        return False
-    return -(-nelems // run_elements(selection)) > MOST_RUNS
-
-
 def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int) -> bool:
     """Return whether a selection's runs are so many that they are better made part by part."""
     if queue.logged or nelems * (node.element.itemsize + ROW_COST) <= queue.budget // 2:
@@ -215,7 +202,7 @@ def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int
     # runs took 60 times as long so. Therefore runs in lists are charged with what they take, and not with a row each.
     count = nelems // run_elements(selection)
     if queue.declared.shares_lists and count >= LEAST_RUNS:
-        return nelems * node.element.itemsize + count * RUN_COST > queue.budget - LIST_COST * (2 + count // MOST_RUNS)
+        return nelems * node.element.itemsize + count * RUN_COST > queue.budget - ROW_COST * (2 + count // MOST_RUNS)
     return nelems * node.element.itemsize + count * ROW_COST > queue.budget // 2
 
 
@@ -257,12 +244,12 @@ def _post_blocks(session: Session, node: DatasetNode, number: int, selection: Se
     quarter = queue.budget // 4
     elements, most_runs = max(1, quarter // element.itemsize), max(1, quarter // ROW_COST)
     for found, part in parts(selection, values, record=node.is_record, most_elements=elements, most_runs=most_runs):
-        if queue.put(node, number, part, None, None, found, session.options.on_overflow):
+        if queue.put(node, number, part, None, found, session.options.on_overflow):
             continue
         session.drain()
         # A log without room for a block is no reason not to hold it in memory.
         queue.fall_back()
-        if not queue.put(node, number, part, None, None, found, session.options.on_overflow):
+        if not queue.put(node, number, part, None, found, session.options.on_overflow):
             raise AssertionError("a block of half the budget fits after a drain")
     if at is not None:
         # All of it or nothing: what is partly in the file could not be cancelled, and is not done.

@@ -12,8 +12,9 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -22,12 +23,12 @@ import numpy.typing as npt
 from pnc_vol.drivers import vectored_io
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import RankError
-from pnc_vol.extents.blocks import groups, rounds
+from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.merge import intersect, last_wins
 from pnc_vol.extents.model import Extents, Int64, Runs, before, distinct, one_extent
 from pnc_vol.extents.place import place_many
-from pnc_vol.layout.base import ElementMap, Place, Places, extents_of_rows, table_of
-from pnc_vol.queue.batches import COLUMNS, MOST_RUNS, NO_ROWS, Batch, Item, Listed, Rows, Tables
+from pnc_vol.layout.base import ElementMap, Place, extents_of_rows
+from pnc_vol.queue.batches import NO_ROWS, NO_TABLE, Batch, Rows, Table
 from pnc_vol.queue.stores import same_width
 from pnc_vol.ranks.comm import Comm
 
@@ -81,7 +82,7 @@ class Plan(NamedTuple):
     way : {"shared", "widened", "streamed"}
         A write that may be made together with other ranks; one of strings that are made wider for it; one of an array
         of the user's, which goes to the file block by block.
-    items : list of (uid, Rows or Listed), what it writes; empty: all that the batch holds.
+    table : Table, what it writes.
     """
 
     extents: Extents
@@ -89,71 +90,40 @@ class Plan(NamedTuple):
     variables: int
     nbytes: int
     way: Literal["shared", "widened", "streamed"] = "shared"
-    items: Sequence[tuple[int, Item]] = ()
+    table: Table = NO_TABLE
 
     @classmethod
     def of(
-        cls, maps: Sequence[ElementMap], items: Sequence[Item], known: Relative | None = None, *, affine: bool = True
+        cls, maps: Mapping[int, ElementMap], table: Table, known: Relative | None = None, *, affine: bool = True
     ) -> Plan:
-        """Plan what was posted for some variables.
+        """Plan what was posted for some variables, whose elements are as wide as the file has them.
 
         Parameters
         ----------
-        maps : sequence of ElementMap
-        items : sequence of Rows or Listed
-            What was posted for the variable of the same position in `maps`. A variable may come more than once; then
-            all its items are rows, or all are lists, in the order of posting.
+        maps : mapping of uid to ElementMap, of these variables and perhaps of others.
+        table : Table
         known : Relative, optional
             Plans of lists that were made before; those made now are added.
-        affine : bool, all of `maps` are `Place`, so that all rows are placed in one operation.
+        affine : bool, `maps` is a `Places`, so that all rows are placed in one operation.
         """
-        tables = [item for item in items if not isinstance(item, Listed)]
-        if len(tables) == len(items):
-            extents, _ = unmerged(maps, tables, affine=affine)
-            return cls(last_wins(extents), sum(map(len, tables)), len(maps), extents.nbytes)
-        known = Relative() if known is None else known
-        chunks = [
-            _extents_of_list(at, item, known, affine=affine)
-            for at, item in zip(maps, items, strict=True)
-            if isinstance(item, Listed)
-        ]
-        requests = sum(len(item.runs.start) for item in items if isinstance(item, Listed))
-        if tables:
-            others = [at for at, item in zip(maps, items, strict=True) if not isinstance(item, Listed)]
-            extents, _ = unmerged(others, tables, affine=affine)
-            requests += sum(map(len, tables))
-            # A variable has rows or lists, not both, and variables do not overlap: their order does not matter.
-            chunks.insert(0, extents)
-        nbytes = sum(chunk.nbytes for chunk in chunks)
-        columns = zip(*_in_order(chunks), strict=True)
-        return cls(last_wins(Extents(*map(np.concatenate, columns))), requests, len(maps), nbytes)
-
-    @classmethod
-    def at_once(cls, where: Int64, tables: Tables) -> Plan | None:
-        """Do as `of` does, for all rows of some variables; None if an element is not as wide as the file has it.
-
-        Parameters
-        ----------
-        where : int64[variables, 4], the `Place` of each.
-        """
-        rows = tables.rows
-        if len(rows) == 1:
-            _, first, count, memory, size = rows[0].tolist()
-            at = Place(*where[0].tolist())
+        rows = table.rows
+        n = rows.shape[0]
+        if n == 1 and affine:
+            _, first, count, memory, uid = rows[0].tolist()
+            at: Any = maps[uid]
             begins = at.offset_of_run(first, count)
-            if size == at.itemsize and count and begins >= 0:
+            if first >= 0 and count and begins >= 0:
                 # one post, as programs flush after each: by plain integers, in a fraction of the time
-                return cls(one_extent(begins, count * size, memory), 1, 1, count * size)
-        if tables.counts is not None:
-            where = np.repeat(where, tables.counts, axis=0)
-        begin, itemsize, inner, record_size = where.T
-        _, start, length, address, width = rows.T
-        # Strings grew since they were posted: their bytes have to be laid out anew.
-        if np.count_nonzero(width != itemsize):
-            return None
-        offset, nbytes = place_many(begin, itemsize, inner, record_size, start, length)
-        posted = Extents(offset, nbytes, np.ascontiguousarray(address))
-        return cls(last_wins(posted), len(rows), len(tables.uids), posted.nbytes)
+                nbytes = count * at.itemsize
+                return cls(one_extent(begins, nbytes, memory), 1, 1, nbytes, table=table)
+        listed = (rows[:, 1] < 0).nonzero()[0] if table.lists else _NOTHING.offset
+        if not listed.size:
+            extents, _ = unmerged(maps, table, affine=affine)
+            return cls(last_wins(extents), n, len(table.uids), extents.nbytes, table=table)
+        chunks = _chunks(maps, table, listed, Relative() if known is None else known, affine=affine)
+        nbytes = sum(chunk.nbytes for chunk in chunks)
+        extents = Extents(*map(np.concatenate, zip(*_in_order(chunks), strict=True)))
+        return cls(last_wins(extents), table.runs, len(table.uids), nbytes, table=table)
 
     def __str__(self) -> str:
         count = len(self.extents.offset)
@@ -168,48 +138,67 @@ class Plan(NamedTuple):
         return "\n".join(lines)
 
 
-def unmerged(maps: Sequence[ElementMap], tables: Sequence[Rows], *, affine: bool = True) -> tuple[Extents, Int64]:
-    """Return the extents of all rows, as they were posted, and the request of each."""
-    if len(tables) == 1:
-        rows, counts = tables[0], None
-    else:
-        rows = np.concatenate(tables) if tables else np.empty((0, COLUMNS), np.int64)
-        counts = np.fromiter(map(len, tables), np.int64, len(tables))
+def unmerged(maps: Mapping[int, ElementMap], table: Table, *, affine: bool = True) -> tuple[Extents, Int64 | slice]:
+    """Return the extents of rows that are of no lists, as they were posted, and the number of the row of each, or the
+    slice of all if each row has one."""
+    rows, uids = table.rows, table.uids
     if affine:
-        spread = np.repeat(table_of(cast("Sequence[Place]", maps)), counts if counts is not None else len(rows), axis=0)
-        begin, itemsize, inner, record_size = spread.T
+        places: Any = maps
+        where = places.table(uids)
+        if where.shape[0] != rows.shape[0]:
+            where = np.repeat(where, np.diff(table.begins, append=len(rows)), axis=0)
+        begin, itemsize, inner, record_size = where.T
         offset, nbytes = place_many(begin, itemsize, inner, record_size, rows[:, 1], rows[:, 2])
-        return Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3])), rows[:, 0]
+        return Extents(offset, nbytes, np.ascontiguousarray(rows[:, 3])), slice(None)
     parts: list[Extents] = [_NOTHING]
-    requests = [_NOTHING.offset]
-    for of, table in zip(maps, tables, strict=True):
-        extents, run = extents_of_rows(of, table[:, 1], table[:, 2], table[:, 3])
+    numbers = [_NOTHING.offset]
+    for uid, first in zip(uids, table.begins.tolist(), strict=True):
+        own = table.of(uid).rows
+        extents, run = extents_of_rows(maps[uid], own[:, 1], own[:, 2], own[:, 3])
         parts.append(extents)
-        requests.append(table[run, 0])
-    return Extents(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(requests)
+        numbers.append(run + first)
+    return Extents(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(numbers)
 
 
-def _extents_of_list(at: ElementMap, item: Listed, known: Relative, *, affine: bool) -> Extents:
+def _chunks(
+    maps: Mapping[int, ElementMap], table: Table, listed: Int64, known: Relative, *, affine: bool
+) -> list[Extents]:
+    """Return the extents of each list, and of the rows before, between and behind these; sorted and disjoint."""
+    plain = table.rows[:, 1] >= 0
+    extents, number = unmerged(maps, table.where(plain), affine=affine)
+    ends = np.cumsum(plain)[listed]
+    cuts = (ends if isinstance(number, slice) else np.searchsorted(number, ends)).tolist()
+    chunks: list[Extents] = []
+    for first, last, row in zip([0, *cuts], [*cuts, len(extents.offset)], [*listed.tolist(), -1], strict=True):
+        if first < last:
+            chunks.append(last_wins(Extents(*(column[first:last] for column in extents))))
+        if row >= 0:
+            _, of, _, address, uid = table.rows[row].tolist()
+            chunks.append(_extents_of_list(maps[uid], table.lists[-1 - of], address, known, affine=affine))
+    return chunks
+
+
+def _extents_of_list(at: ElementMap, runs: Runs, address: int, known: Relative, *, affine: bool) -> Extents:
     """Return the extents of a request, sorted and disjoint; planned once for all requests of the same runs."""
     if not affine:
         # fewer extents, where the map can tell
-        extents = getattr(at, "joined", at.extents)(item.runs)
+        extents = getattr(at, "joined", at.extents)(runs)
         offset, length, where = extents if len(extents.offset) == 1 else last_wins(extents)
-        return Extents(offset, length, where + item.address)
+        return Extents(offset, length, where + address)
     begin = cast(Place, at).begin
     from_zero = cast(Place, at)._replace(begin=0)
-    key = (id(item.runs), from_zero)
+    key = (id(runs), from_zero)
     found = known.get(key)
     if found is None:
-        extents = from_zero.extents(item.runs)
+        extents = from_zero.extents(runs)
         if known.held > _MOST_KNOWN:
             known.clear()
             known.held = 0
         # The runs are kept with it, so that their identity stays theirs.
-        found = known[key] = item.runs, last_wins(extents)
+        found = known[key] = runs, last_wins(extents)
         known.held += len(found[1].offset)
     offset, length, where = found[1]
-    return Extents(offset + begin, length, where + item.address)
+    return Extents(offset + begin, length, where + address)
 
 
 def _in_order(chunks: list[Extents]) -> list[Extents]:
@@ -217,12 +206,8 @@ def _in_order(chunks: list[Extents]) -> list[Extents]:
     full = [chunk for chunk in chunks if len(chunk.offset)]
     if len(full) < 2:
         return full or chunks
-    # The first may be rows, which come as they were posted.
-    if bool((full[0].offset[1:] < full[0].offset[:-1]).any()):
-        return full
     first = np.array([int(chunk.offset[0]) for chunk in full])
     last = np.array([int(chunk.offset[-1] + chunk.length[-1]) for chunk in full])
-    last[0] = int((full[0].offset + full[0].length).max())
     order = np.argsort(first, kind="stable")
     if bool((last[order[:-1]] > first[order[1:]]).any()):
         return full
@@ -311,22 +296,10 @@ def equal_rounds(comm: Comm, write: Write, rounds: int) -> Iterator[Write]:
 
 def rounds_of(batches: list[Batch]) -> int:
     """Writes that `execute` makes at most, if all variables have a place."""
-    counted = [batch for batch in batches if not batch.streamed]
-    return sum(1 if _in_one(batch) is not None else len(_groups(batch, batch.uids())) for batch in counted)
+    return sum(batch.rounds for batch in batches if not batch.streamed)
 
 
-def _in_one(batch: Batch) -> Tables | None:
-    """Return what a batch in memory holds, if it is planned and written at once; see `_groups`."""
-    found = batch.whole
-    return found if found is not None and 0 < len(found.rows) <= MOST_RUNS else None
-
-
-def _groups(batch: Batch, uids: list[int]) -> list[list[tuple[int, int]]]:
-    """Return what is planned and written at once: variables, and the numbers of their items."""
-    items = [(uid, i, size) for uid in uids for i, size in enumerate(batch.sizes(uid))]
-    sizes = np.fromiter((size for _, _, size in items), np.int64, len(items))
-    end = np.cumsum(sizes)
-    return [[item[:2] for item in items[first:last]] for first, last in groups(end - sizes, end, MOST_RUNS)]
+_width_of = attrgetter("itemsize")
 
 
 class Planner:
@@ -347,44 +320,30 @@ class Planner:
         """Yield what becomes of a batch, as far as its variables have a place; made one at a time, as they take
         memory."""
         # For a flush, which executes each at once, and for `File.plan`, which keeps them: what is told is what is done.
-        tables = _in_one(batch)
-        if tables is not None and self.affine:
-            assert isinstance(self.maps, Places)
-            where = self.maps.table(tables.uids)
-            plan = None if where is None else Plan.at_once(where, tables)
-            if plan is not None:
-                yield plan
-                return
-        uids = [uid for uid in batch.uids() if uid in self.maps]
+        maps, table, affine = self.maps, batch.table, self.affine
+        if not maps.keys() >= set(table.uids):
+            table = table.where(np.isin(table.rows[:, 4], [uid for uid in table.uids if uid in maps]))
         if batch.streamed:
-            yield from (self._streamed(uid, batch.rows(uid)) for uid in uids)
+            for uid in table.uids:
+                yield Plan.of(maps, table.of(uid), affine=affine)._replace(way="streamed")
             return
-        for group in _groups(batch, uids):
-            yield from self._group([(uid, batch.items(uid)[i]) for uid, i in group])
-
-    def _streamed(self, uid: int, rows: Rows) -> Plan:
-        plan = Plan.of([self.maps[uid]], [rows], affine=self.affine)
-        return plan._replace(way="streamed", items=[(uid, rows)])
-
-    def _group(self, items: list[tuple[int, Item]]) -> Iterator[Plan]:
-        """Yield the first the strings that grew, each by itself, then all else in one plan."""
-        even: list[tuple[int, Item]] = []
-        for uid, item in items:
-            at = self.maps[uid]
-            if isinstance(item, Listed) and item.itemsize == at.itemsize:
-                even.append((uid, item))
-                continue
-            rows = item.rows() if isinstance(item, Listed) else item
-            if bool((rows[:, 4] == at.itemsize).all()):
-                even.append((uid, rows))
-                continue
+        # The strings that grew come first, each variable by itself.
+        uids = table.uids
+        posted, wanted = [*map(table.widths.__getitem__, uids)], [*map(_width_of, map(maps.__getitem__, uids))]
+        grown: list[int] = []
+        if posted != wanted:
+            grown = [uid for uid, one, other in zip(uids, posted, wanted, strict=True) if one != other]
+        for uid in grown:
+            own, width = table.of(uid), maps[uid].itemsize
             # As `same_width` will lay their bytes out when they are written.
-            wide = rows.copy()
-            wide[:, 3], wide[:, 4] = before(rows[:, 2]) * at.itemsize, at.itemsize
-            yield Plan.of([at], [wide], affine=self.affine)._replace(way="widened", items=[(uid, rows)])
-        if even:
-            maps, posted = [self.maps[uid] for uid, _ in even], [item for _, item in even]
-            yield Plan.of(maps, posted, self._known, affine=self.affine)._replace(items=even)
+            wide = own.expanded().copy()
+            wide[:, 3] = before(wide[:, 2]) * width
+            yield Plan.of(maps, Table(wide, {uid: width}), affine=affine)._replace(way="widened", table=own)
+        if grown:
+            table = table.where(~np.isin(table.rows[:, 4], grown))
+        for part in table.groups():
+            if len(part.rows):
+                yield Plan.of(maps, part, self._known, affine=affine)
 
 
 def execute(
@@ -493,32 +452,32 @@ class _Work:
 
     def by_itself(self, batch: Batch, plan: Plan) -> None:
         """Carry out a plan that is not joined with other ranks' data."""
-        ((uid, item),) = plan.items
+        (uid,) = plan.table.uids
         if plan.way == "streamed":
             write_streamed(batch, uid, plan.extents, self.driver)
         else:
-            rows = item.rows() if isinstance(item, Listed) else item
-            _, padded = same_width(batch, uid, rows, self.planner.maps[uid].itemsize)
+            _, padded = same_width(batch, uid, plan.table.expanded(), self.planner.maps[uid].itemsize)
             self.driver.write(plan.extents, padded.load(self.room))
 
     def one_by_one(self, batch: Batch, plan: Plan, error: OSError) -> Failed:
         """Write each request of a plan alone; the errors of those that fail."""
         failed: Failed = {}
-        items = plan.items or [(uid, item) for uid in batch.uids() for item in batch.items(uid)]
-        tables = [(uid, item.rows() if isinstance(item, Listed) else item) for uid, item in items]
+        tables = [(uid, plan.table.of(uid)) for uid in plan.table.uids]
         if plan.way == "streamed":
             # Such an array is one request.
-            return {(int(rows[0, 0]), uid): error for uid, rows in tables}
+            return {(int(own.rows[0, 0]), uid): error for uid, own in tables}
         try:
             memory = batch.load(self.room)
         # The spill file, or the log, that holds the bytes cannot be read, so no request of the batch can be written.
         except OSError as unreadable:
-            return {(int(r), uid): unreadable for uid, rows in tables for r in distinct(rows[:, 0])}
-        for uid, rows in tables:
-            at = self.planner.maps[uid]
-            wide, source = same_width(batch, uid, rows, at.itemsize)
+            return {(int(r), uid): unreadable for uid, own in tables for r in distinct(own.rows[:, 0])}
+        maps = self.planner.maps
+        for uid, own in tables:
+            width = maps[uid].itemsize
+            wide, source = same_width(batch, uid, own.expanded(), width)
             bytes_of = memory if source is batch else source.load(self.room)
-            extents, requests = unmerged([at], [wide], affine=self.planner.affine)
+            extents, number = unmerged(maps, Table(wide, {uid: width}), affine=self.planner.affine)
+            requests = wide[number, 0]
             for request in distinct(requests).tolist():
                 chosen = requests == request
                 part = Extents(extents.offset[chosen], extents.length[chosen], extents.place[chosen])

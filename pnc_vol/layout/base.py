@@ -19,7 +19,7 @@ Rules
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -50,7 +50,6 @@ __all__ = [
     "Place",
     "Places",
     "extents_of_rows",
-    "table_of",
 ]
 
 
@@ -184,21 +183,14 @@ class Places(dict[int, Place]):
 
     _asked: tuple[list[int], Int64] | None = None
 
-    def table(self, uids: list[int]) -> Int64 | None:
-        """Return `table_of` the places of some variables, not to be changed; None if one of them has no place."""
+    def table(self, uids: list[int]) -> Int64:
+        """Return int64[n, 4]: the places of n variables, in the columns that `place_many` takes; not to be changed."""
         asked = self._asked
         if asked is not None and asked[0] == uids:
             return asked[1]
-        if not self.keys() >= set(uids):
-            return None
         made = np.fromiter(chain.from_iterable(map(self.__getitem__, uids)), np.int64, 4 * len(uids)).reshape(-1, 4)
         self._asked = list(uids), made
         return made
-
-
-def table_of(places: Sequence[Place]) -> Int64:
-    """Return int64[n, 4]: the places of n variables, in the columns that `place_many` takes."""
-    return np.array(places, np.int64).reshape(-1, 4)
 
 
 def extents_of_rows(of: ElementMap, start: Int64, length: Int64, memory: Int64) -> tuple[Extents, Int64]:

@@ -1,73 +1,61 @@
-"""A batch has posted bytes with their rows: every queue store makes batches, and a flush writes them.
+"""A batch has posted bytes with the table of their rows: every queue store makes batches, and a flush writes them.
 
-Knows: rows, memory. Does not know: variables' places, headers, ranks, stores.
+Knows: rows, runs, memory. Does not know: variables' places, headers, ranks, stores.
 
 Rules
 -----
-1. A batch holds the rows of some variables and can copy any piece of their bytes, in the file's byte order.
-2. Batches are written one after another, in the order of posting, so a later one wins over an earlier one.
-3. What a batch can do is declared (`store`, `drains`, `streamed`, `whole`); nobody asks for its class.
+1. A post becomes rows of five integers: request, first element, elements, address of the bytes, variable. A post of
+   many runs is one row: the runs, in a list that other posts may have as well, stand in place of the first element.
+2. A batch has a `Table` of rows and can copy any piece of their bytes, in the file's byte order. All elements of a
+   variable are of one width in it: strings that grow begin another batch.
+3. Batches are written one after another, in the order of posting, so a later one wins over an earlier one; so do rows
+   of a variable within a batch.
+4. What a batch can do is declared (`store`, `drains`, `streamed`); nobody asks for its class.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers import vectored_io
+from pnc_vol.extents.blocks import groups
+from pnc_vol.extents.merge import stable_order
 from pnc_vol.extents.model import Int64, Runs, before
 from pnc_vol.format import numeric
 
 __all__ = [
     "COLUMNS",
-    "LIST_COST",
-    "LONG_LIST",
     "MOST_RUNS",
     "NO_ROWS",
+    "NO_TABLE",
     "RUN_COST",
     "Batch",
-    "Item",
-    "Listed",
     "Lists",
     "MemoryBatch",
     "Rows",
-    "Tables",
+    "Table",
     "UserArrayBatch",
-    "changed",
-    "compact",
+    "in_parts",
     "make_rows",
+    "of_each",
     "pack_row",
+    "pieces",
     "posted",
-    "without",
 ]
 
-
 # ---------------------------------------------------------------------------------------------------------------- rows
-# What was posted, as rows of integers and as lists of runs.
-#
-# Knows: runs. Does not know: data, where variables lie, files.
-#
-# Rows ---- A posted run is a row of five int64: request, first element, elements, address, bytes of an element. Rows of
-# a variable stand in the order of posting; that order decides who wins where they overlap. A request of many runs,
-# which other requests may have as well, is `Listed`: the runs stand once for all that have them, and so does their
-# plan.
-#
-# Rules
-# -----
-# 1. A list of runs is kept, and charged, once for all posts that have it; where all of its runs are equally long the
-#    lengths take no memory. A hyperslab in place of its list would save the 8 bytes that are left of each run; then
-#    whoever reads the queue would have to make the runs.
-# 2. What is planned at once has `MOST_RUNS` runs at most: a longer list is several, which are views of it.
-
 
 COLUMNS = 5
 Rows = npt.NDArray[np.int64]
-"""int64[n, 5]: request, first element, elements, address (bytes), bytes of an element."""
+"""int64[n, 5]: request, first element, elements, address (bytes), variable.
+
+Where the first element is ``-1 - i``, the elements are those of list `i` of the batch's lists of runs, and their bytes
+stand one after another from the address on.
+"""
 
 pack_row = Struct(f"{COLUMNS}q").pack
 """The bytes of one row: an array takes these in half of the time that it takes for five numbers."""
@@ -75,177 +63,235 @@ pack_row = Struct(f"{COLUMNS}q").pack
 NO_ROWS: Rows = np.empty((0, COLUMNS), np.int64)
 
 
-class Listed(NamedTuple):
-    """A request of many runs, whose data lie one after another.
-
-    request : int
-    runs : Runs, the same object wherever the same runs are meant.
-    address : int, of the first byte.
-    itemsize : int, bytes of an element.
-    """
-
-    request: int
-    runs: Runs
-    address: int
-    itemsize: int
-
-    def rows(self) -> Rows:
-        """Return the same as rows."""
-        return make_rows(self.request, self.runs, self.address, self.itemsize)
-
-
-Item = Rows | Listed
-"""What was posted for a variable, or a part of it."""
-
-
-def make_rows(request: int, runs: Runs, address: int, itemsize: int) -> Rows:
+def make_rows(uid: int, request: int, runs: Runs, address: int, itemsize: int) -> Rows:
     """Return rows of runs whose data lie one after another from `address` on."""
     rows = np.empty((len(runs.start), COLUMNS), np.int64)
     rows[:, 0] = request
     rows[:, 1] = runs.start
     rows[:, 2] = runs.length
     rows[:, 3] = before(runs.length) * itemsize + address
-    rows[:, 4] = itemsize
+    rows[:, 4] = uid
     return rows
 
 
-class Tables(Mapping[int, Rows]):
-    """Rows of variables, in one table: many variables have but a row or two.
+def in_parts(rows: Rows, lists: Sequence[Runs]) -> Iterator[tuple[Rows, Runs | None]]:
+    """Yield rows in parts: one row and its list, or rows that are of no list."""
+    first = 0
+    for at in (rows[:, 1] < 0).nonzero()[0].tolist() if lists else ():
+        if first < at:
+            yield rows[first:at], None
+        yield rows[at : at + 1], lists[-1 - int(rows[at, 1])]
+        first = at + 1
+    if first < len(rows):
+        yield rows[first:], None
 
+
+def pieces(rows: Rows, lists: Sequence[Runs], widths: Mapping[int, int]) -> Iterator[Rows]:
+    """Yield rows in parts, in which those of lists are replaced by rows of their runs, one list at a time."""
+    for part, runs in in_parts(rows, lists):
+        if runs is None:
+            yield part
+        else:
+            request, _, _, address, uid = part[0].tolist()
+            yield make_rows(uid, request, runs, address, widths[uid])
+
+
+def _joined(parts: Iterable[Rows]) -> Rows:
+    found = list(parts)
+    return found[0] if len(found) == 1 else np.concatenate([NO_ROWS, *found])
+
+
+def of_each(values: Mapping[int, int], owner: Int64) -> Int64:
+    """Return the value that is kept for each variable of `owner`.
+
+    Examples
+    --------
+    >>> of_each({7: 4, 2: 8}, np.array([2, 7, 7])).tolist()
+    [8, 4, 4]
+    """
+    uids = np.sort(np.fromiter(values, np.int64, len(values)))
+    return np.array([values[uid] for uid in uids.tolist()], np.int64)[np.searchsorted(uids, owner)]
+
+
+class Table:
+    """Rows, one variable's behind the other's, each in the order of posting.
+
+    Parameters
+    ----------
+    rows : Rows
+        In the order of posting.
+    widths : mapping of uid to bytes of an element, of these variables and perhaps of others.
+    lists : sequence of Runs
+        What rows may be of.
+
+    Attributes
+    ----------
     uids : list of int, the variables.
-    rows : Rows of all of them, one variable's behind the other's.
-    counts : int64[variables], rows of each; None if each has one.
+    begins : int64[n], the first row of each.
     """
 
-    def __init__(self, tables: Mapping[int, array[int]]) -> None:
-        self.uids = list(tables)
-        self.rows: Rows = np.frombuffer(bytearray(b"".join(tables.values())), np.int64).reshape(-1, COLUMNS)
-        self.counts: Int64 | None = None
-        if len(self.rows) != len(self.uids) or not all(tables.values()):
-            self.counts = np.fromiter(map(len, tables.values()), np.int64, len(self.uids)) // COLUMNS
-        self._index: dict[int, int] = {}
-        self._ends: Int64 | None = None
+    __slots__ = ("_index", "begins", "lists", "rows", "uids", "widths")
 
-    def __getitem__(self, uid: int) -> Rows:
-        if self.uids and not self._index:
+    def __init__(self, rows: Rows, widths: Mapping[int, int], lists: Sequence[Runs] = ()) -> None:
+        n = len(rows)
+        if n > 1 and len(widths) > 1:
+            owner = rows[:, 4]
+            if np.count_nonzero(owner[1:] < owner[:-1]):
+                rows = rows[stable_order(owner)]
+                owner = rows[:, 4]
+            self.begins: Int64 = np.concatenate(([True], owner[1:] != owner[:-1])).nonzero()[0]
+            self.uids: list[int] = owner[self.begins].tolist()
+        else:
+            self.begins, self.uids = (_FIRST, [int(rows[0, 4])]) if n else (_FIRST[:0], [])
+        self.rows, self.widths, self.lists = rows, widths, lists
+        self._index: dict[int, int] | None = None
+
+    @property
+    def runs(self) -> int:
+        """The number of runs."""
+        return int(self._sizes().sum()) if self.lists else len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return sum(int(self.of(uid).rows[:, 2].sum()) * self.widths[uid] for uid in self.uids)
+
+    def _sizes(self) -> Int64:
+        """Return the runs of each row."""
+        sizes = np.ones(len(self.rows), np.int64)
+        first = self.rows[:, 1]
+        listed = (first < 0).nonzero()[0]
+        sizes[listed] = [len(self.lists[-1 - number].start) for number in first[listed].tolist()]
+        return sizes
+
+    def groups(self) -> list[Table]:
+        """Return the table in parts of `MOST_RUNS` runs at most, which is what is planned at once."""
+        if not self.lists and len(self.rows) <= MOST_RUNS:
+            return [self]
+        end = np.cumsum(sizes := self._sizes())
+        return [self._with(self.rows[first:last]) for first, last in groups(end - sizes, end, MOST_RUNS)]
+
+    def _with(self, rows: Rows) -> Table:
+        return Table(rows, self.widths, self.lists)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Table:
+        """Return some of the rows."""
+        return self._with(self.rows[chosen])
+
+    def of(self, uid: int) -> Table:
+        """Return the rows of one variable."""
+        if self._index is None:
             self._index = {uid: i for i, uid in enumerate(self.uids)}
-        i = self._index[uid]
-        if self.counts is None:
-            return self.rows[i : i + 1]
-        if self._ends is None:
-            self._ends = np.cumsum(self.counts)
-        return self.rows[int(self._ends[i] - self.counts[i]) : int(self._ends[i])]
+        i = self._index.get(uid)
+        if i is None:
+            return NO_TABLE
+        first, *last = self.begins[i : i + 2].tolist()
+        return Table(self.rows[first : last[0] if last else None], {uid: self.widths[uid]}, self.lists)
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.uids)
+    def pieces(self) -> Iterator[Rows]:
+        """See `pieces`."""
+        return pieces(self.rows, self.lists, self.widths)
 
-    def __len__(self) -> int:
-        return len(self.uids)
+    def expanded(self) -> Rows:
+        """Return all rows, those of lists replaced by rows of their runs."""
+        return _joined(self.pieces())
+
+    def change(self, rows: Mapping[int, Rows]) -> Table:
+        """Return the table with other rows of some variables; a variable that has none left is gone."""
+        parts = [rows[uid] if uid in rows else self.of(uid).rows for uid in self.uids]
+        return self._with(np.concatenate([NO_ROWS, *parts]))
+
+
+_FIRST = np.zeros(1, np.int64)
+NO_TABLE = Table(NO_ROWS, {})
 
 
 # ---------------------------------------------------------------------------------- lists of runs
-
-LIST_COST = 512
-"""Bytes that a post of a list of runs, or of a part of one, is charged with, beside its values."""
 
 RUN_COST = 16
 """Bytes that a run of a list takes, once for all posts; 8 of them if all runs are equally long."""
 
 MOST_RUNS = 1 << 17
-"""Runs of a part of a list at most, which is what is planned at once."""
-
-LONG_LIST = 1 << 12
-"""Runs from which on a list is not made rows of: a batch more costs less."""
-
-
-def compact(runs: Runs) -> Runs:
-    """Return the same runs; the lengths without memory of their own if they are all equal.
-
-    Examples
-    --------
-    >>> compact(Runs(np.array([0, 5, 9]), np.array([2, 2, 2]))).length.strides
-    (0,)
-    """
-    length = runs.length
-    if len(length) < 2 or int(length.min()) != int(length.max()):
-        return runs
-    return Runs(runs.start, np.broadcast_to(length[:1].copy(), length.shape))
-
-
-def _nbytes(runs: Runs) -> int:
-    return RUN_COST // 2 * len(runs.start) * (1 if len(runs.start) > 1 and runs.length.strides == (0,) else 2)
+"""Runs that are planned at once: a longer list is several, which are views of it."""
 
 
 class Lists:
-    """Lists of runs that are posted and not written."""
+    """Lists of runs that are posted and not written: each is kept, and charged, once for all posts that have it.
+
+    A hyperslab in place of its list would save the 8 bytes that each run takes where all are equally long; then
+    whoever reads the queue would have to make the runs.
+
+    Attributes
+    ----------
+    runs : list of Runs
+        What rows refer to; batches share it. `elements` has the number of elements of each.
+    nbytes : int
+        What they are charged with.
+    """
 
     def __init__(self) -> None:
-        self.open: dict[int, list[Listed]] = {}
-        """Those of the open batch by variable, in the order of posting; none of these variables has rows in it."""
+        self.runs: list[Runs] = []
+        self.elements: list[int] = []
         self.nbytes = 0
-        """What they are charged with, closed batches included."""
-        self._known: dict[int, Runs] = {}
-        self._parts: dict[int, tuple[Runs, list[Runs]]] = {}
+        # by the identity of the starts, which are kept so that it stays theirs
+        self._known: dict[int, tuple[Int64, range]] = {}
 
-    def parts(self, runs: Runs) -> list[Runs]:
-        """Return the runs in lists of `MOST_RUNS` at most, the same ones each time."""
-        n = len(runs.start)
-        if n <= MOST_RUNS:
-            return [runs]
-        found = self._parts.get(id(runs))
-        if found is None:
-            cuts = range(0, n, MOST_RUNS)
-            views = [Runs(runs.start[at : at + MOST_RUNS], runs.length[at : at + MOST_RUNS]) for at in cuts]
-            # The list is kept as well, so that its identity stays its own.
-            found = self._parts[id(runs)] = runs, views
-        return found[1]
+    def cost(self, found: Runs) -> tuple[int, int]:
+        """Return how many rows a post of these runs becomes, and what the list is charged with besides."""
+        known = self._known.get(id(found.start))
+        if known is not None:
+            return len(known[1]), 0
+        n = len(found.start)
+        return -(-n // MOST_RUNS), _nbytes(n, equal=_equal(found.length))
 
-    def cost(self, runs: Runs) -> int:
-        """Return what a post of these runs is charged with beside its values."""
-        parts = self.parts(runs)
-        return LIST_COST * len(parts) + sum(_nbytes(part) for part in parts if id(part) not in self._known)
+    def add(self, found: Runs) -> range:
+        """Return the numbers of a list, or of its parts, the same ones each time."""
+        known = self._known.get(id(found.start))
+        if known is None:
+            first, n, length = len(self.runs), len(found.start), found.length
+            if equal := _equal(length):
+                length = np.broadcast_to(length[:1].copy(), length.shape)
+            for at in range(0, n, MOST_RUNS):
+                part = Runs(found.start[at : at + MOST_RUNS], length[at : at + MOST_RUNS])
+                self.elements.append(int(part.length.sum()))
+                self.runs.append(part)
+            self.nbytes += _nbytes(n, equal=equal)
+            known = self._known[id(found.start)] = found.start, range(first, len(self.runs))
+        return known[1]
 
-    def add(self, uid: int, request: int, runs: Runs, address: int, itemsize: int) -> None:
-        """Add a post whose data lie one after another from `address` on."""
-        self.nbytes += self.cost(runs)
-        into = self.open.setdefault(uid, [])
-        parts = self.parts(runs)
-        first = [0] if len(parts) == 1 else before(np.array([int(part.length.sum()) for part in parts])).tolist()
-        for part, elements in zip(parts, first, strict=True):
-            self._known[id(part)] = part
-            into.append(Listed(request, part, address + elements * itemsize, itemsize))
+    def retain(self, used: set[int]) -> None:
+        """Keep only lists of some numbers."""
+        self._known = {key: known for key, known in self._known.items() if not used.isdisjoint(known[1])}
+        kept = {number for _, numbers in self._known.values() for number in numbers}
+        if not kept:
+            self.runs, self.elements = [], []
+        # in place: what batches refer to
+        self.runs[:] = [runs if i in kept else _NO_RUNS for i, runs in enumerate(self.runs)]
+        self.nbytes = sum(_nbytes(len(runs.start), equal=_equal(runs.length)) for runs in self.runs)
 
-    def take_back(self, uid: int, count: int, nbytes: int) -> None:
-        """Forget lists that were added to a variable beyond `count`; before, all was charged with `nbytes`."""
-        items = self.open.pop(uid, [])
-        for item in items[count:]:
-            # They were made for this post.
-            self._known.pop(id(item.runs), None)
-        if count:
-            self.open[uid] = items[:count]
-        self.nbytes = nbytes
 
-    def close(self) -> dict[int, list[Listed]]:
-        """Return the open ones, which are in a closed batch from now on."""
-        closed, self.open = self.open, {}
-        return closed
+_NO_RUNS = Runs(*np.empty((2, 0), np.int64))
 
-    def recount(self, left: Iterable[Listed]) -> None:
-        """Count again after a flush: only these wait."""
-        items = list(left)
-        self._known = {id(item.runs): item.runs for item in items}
-        self._parts = {}
-        self.nbytes = LIST_COST * len(items) + sum(map(_nbytes, self._known.values()))
 
+def _equal(length: Int64) -> bool:
+    return length.strides == (0,) or (len(length) > 1 and int(length.min()) == int(length.max()))
+
+
+def _nbytes(n: int, *, equal: bool) -> int:
+    return RUN_COST // 2 * n * (1 if equal else 2)
+
+
+# -------------------------------------------------------------------------------------------------------------- batches
 
 Bytes = npt.NDArray[np.uint8]
 
 
 class Batch:
-    """Some posted rows by variable, with their bytes.
+    """A table of posted rows, with their bytes.
 
     Derive from it and define `keep`, `copy`, and `load` unless it is streamed.
 
+    table : Table, what was posted.
     store : object, what keeps the bytes and is told which of its batches are left; None if nothing needs to know.
     rows_in : object, the spill file that its rows are in; None if they are in memory.
     drains : bool, a queue that is full may write it before the flush.
@@ -259,39 +305,38 @@ class Batch:
     streamed = False
     size = 0
 
-    def __init__(self, rows: Mapping[int, Rows]) -> None:
-        self._rows: Mapping[int, Rows] = rows
+    def __init__(self, table: Table) -> None:
+        self.table = table
 
     @property
-    def whole(self) -> Tables | None:
-        """All of it as it was posted, if it can be planned at once; None otherwise."""
-        return None
+    def widths(self) -> Mapping[int, int]:
+        """Bytes of an element of each variable."""
+        return self.table.widths
 
     def uids(self) -> list[int]:
         """Return the variables that have rows here."""
-        return list(self._rows)
+        return self.table.uids
+
+    @property
+    def rounds(self) -> int:
+        """How many `Table.groups` there are."""
+        return len(self.table.groups())
+
+    def pieces(self, uid: int) -> Iterable[Rows]:
+        """Yield the rows of one variable in parts, see `pieces`."""
+        return self.table.of(uid).pieces()
 
     def rows(self, uid: int) -> Rows:
-        """Return the rows of one variable, in posting order; none if it has none here."""
-        found = self._rows.get(uid)
-        return NO_ROWS if found is None else found
+        """Return the rows of one variable, in posting order, one for each run; none if it has none here."""
+        return _joined(self.pieces(uid))
 
-    def items(self, uid: int) -> Sequence[Item]:
-        """Return what `rows` says, in parts, lists of runs as they are."""
-        return [self.rows(uid)]
-
-    def sizes(self, uid: int) -> list[int]:
-        """Return the runs of each of the `items`, without looking at them."""
-        found = self._rows.get(uid)
-        return [0 if found is None else len(found)]
-
-    def keep(self, rows: Mapping[int, Rows]) -> Batch:
+    def keep(self, table: Table) -> Batch:
         """Return the same bytes with other rows."""
         raise NotImplementedError
 
     def change(self, rows: Mapping[int, Rows]) -> Batch:
         """Return the same bytes with other rows of some variables; a variable that has none left is gone."""
-        return self.keep(changed(self._rows, rows))
+        return self.keep(self.table.change(rows))
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         """Do ``target[t:t+n] = bytes[a:a+n]`` for each piece; pieces are whole elements of one variable."""
@@ -302,76 +347,20 @@ class Batch:
         raise NotImplementedError
 
 
-def posted(batches: Sequence[Batch]) -> set[int]:
+def posted(batches: Iterable[Batch]) -> set[int]:
     """Return the requests that have rows."""
-    return {number for batch in batches for uid in batch.uids() for number in batch.rows(uid)[:, 0].tolist()}
-
-
-def without(batches: Sequence[Batch], requests: set[int]) -> tuple[list[Batch], int]:
-    """Return the batches without the rows of some requests, and how many rows these had."""
-    gone = 0
-    left: list[Batch] = []
-    numbers = np.fromiter(requests, np.int64, len(requests))
-    for batch in batches:
-        changed = {}
-        for uid in batch.uids():
-            rows = batch.rows(uid)
-            kept = rows[~np.isin(rows[:, 0], numbers)]
-            if len(kept) < len(rows):
-                gone += len(rows) - len(kept)
-                changed[uid] = kept
-        left.append(batch.change(changed) if changed else batch)
-    return left, gone
-
-
-def changed(rows: Mapping[int, Rows], others: Mapping[int, Rows]) -> dict[int, Rows]:
-    """Return rows by variable, with others of some; a variable that has none left is gone."""
-    return {uid: found for uid, found in (dict(rows) | dict(others)).items() if len(found)}
+    return {number for batch in batches for number in batch.table.rows[:, 0].tolist()}
 
 
 class MemoryBatch(Batch):
-    """Bytes in one array, such as a queue's arena; an address is an index into it.
+    """Bytes in one array, such as a queue's arena; an address is an index into it."""
 
-    listed : mapping of uid to lists of runs in the order of posting; of variables that have no rows.
-    """
-
-    def __init__(
-        self,
-        rows: Mapping[int, Rows],
-        arena: Bytes,
-        listed: Mapping[int, Sequence[Listed]] | None = None,
-        store: object = None,
-    ) -> None:
+    def __init__(self, table: Table, arena: Bytes, store: object = None) -> None:
         # without a call more: a program may flush after each post
-        self._rows, self.store, self.arena = rows, store, arena
-        self.listed = dict(listed or {})
+        self.table, self.store, self.arena = table, store, arena
 
-    def uids(self) -> list[int]:
-        own = [*(self._rows.uids if isinstance(self._rows, Tables) else self._rows)]
-        return own + [uid for uid in self.listed if uid not in self._rows] if self.listed else own
-
-    def rows(self, uid: int) -> Rows:
-        found = self.listed.get(uid) if self.listed else None
-        return super().rows(uid) if found is None else np.concatenate([item.rows() for item in found])
-
-    def items(self, uid: int) -> Sequence[Item]:
-        return self.listed[uid] if uid in self.listed else [self.rows(uid)]
-
-    def sizes(self, uid: int) -> list[int]:
-        listed = self.listed.get(uid)
-        return super().sizes(uid) if listed is None else [len(item.runs.start) for item in listed]
-
-    def keep(self, rows: Mapping[int, Rows]) -> MemoryBatch:
-        return MemoryBatch(rows, self.arena, store=self.store)
-
-    def change(self, rows: Mapping[int, Rows]) -> MemoryBatch:
-        listed = {uid: found for uid, found in self.listed.items() if uid not in rows}
-        return MemoryBatch(changed(self._rows, rows), self.arena, listed, self.store)
-
-    @property
-    def whole(self) -> Tables | None:
-        # Only if nothing was taken out and nothing is a list.
-        return self._rows if isinstance(self._rows, Tables) and not self.listed else None
+    def keep(self, table: Table) -> MemoryBatch:
+        return MemoryBatch(table, self.arena, self.store)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         vectored_io.copy_pieces(target, target_place, self.arena, address, nbytes)
@@ -389,13 +378,13 @@ class UserArrayBatch(Batch):
 
     streamed = True
 
-    def __init__(self, rows: Mapping[int, Rows], array: Bytes, swap: int) -> None:
-        super().__init__(rows)
+    def __init__(self, table: Table, array: Bytes, swap: int) -> None:
+        super().__init__(table)
         self.array = array
         self.swap = swap
 
-    def keep(self, rows: Mapping[int, Rows]) -> UserArrayBatch:
-        return UserArrayBatch(rows, self.array, self.swap)
+    def keep(self, table: Table) -> UserArrayBatch:
+        return UserArrayBatch(table, self.array, self.swap)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         if len(nbytes) == 1:

@@ -8,39 +8,23 @@ Rules
 2. The budget is never exceeded: a post that does not fit is refused. A row is charged with what planning it will cost,
    so that a million tiny posts do not take more memory than one large one. A list of runs is charged once, however
    many posts have it; they are planned a part at a time.
-3. A variable has either lists or rows in the open batch: which of two posts came later is then plain. Where both come,
-   the lists become rows, or the batch is closed if they are too long for that.
-4. Small posts of one type are kept as bytes and go to the arena together, when anything else comes (`_settle`): a view
-   and a copy for each of them took half of the time of a post of 64 bytes. Their rows are in the tables at once.
+3. Small posts of one type are kept as bytes and go to the arena together, when anything else comes (`_settle`): a view
+   and a copy for each of them took half of the time of a post of 64 bytes. Their rows are in the table at once.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pnc_vol.extents.blocks import parts, run_elements
 from pnc_vol.extents.model import LEAST_RUNS, Runs
 from pnc_vol.format import numeric
 from pnc_vol.mapping.dtypes import Element
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import (
-    COLUMNS,
-    LIST_COST,
-    LONG_LIST,
-    MOST_RUNS,
-    RUN_COST,
-    Batch,
-    Listed,
-    MemoryBatch,
-    Tables,
-    compact,
-    pack_row,
-)
+from pnc_vol.queue.batches import COLUMNS, Batch, MemoryBatch, pack_row
 from pnc_vol.queue.stores import ROW_COST, Backlog, Capabilities, Store
 
 if TYPE_CHECKING:
@@ -56,6 +40,9 @@ _FIRST = 64 << 10
 
 _SMALL = 2 << 10
 """Bytes of a post, at most, that are staged: to copy them twice takes less than to copy them by a call of their own."""
+
+LONG_LIST = 1 << 12
+"""Runs from which on a list is not made rows of, as these would take more of the budget."""
 
 _BY_NUMPY = 12
 """Rows from which on numpy makes them together."""
@@ -142,18 +129,16 @@ class MemoryStore(Store):
         left = self._left - nbytes - ROW_COST * number
         if left < 0 or nbytes > _SMALL or values.dtype is not self._dtype:
             return self._begin_stretch(node, request, values, start, number, step)
-        table = backlog.tables.get(uid)
-        if table is None:
-            if uid in backlog.lists.open:
-                return self._begin_stretch(node, request, values, start, number, step)
-            table = backlog.tables[uid] = array("q")
-        address = self.position
+        address, itemsize = self.position, self._itemsize
         self._staged.append(values.tobytes())
         self._left, self.position = left, address + nbytes
+        backlog.widths[uid] = itemsize
         if number == 1:
-            table.frombytes(pack_row(request, start, values.size, address, self._itemsize))
+            backlog.table.frombytes(pack_row(request, start, values.size, address, uid))
         else:
-            table.frombytes(_packed(request, start, values.size // number, address, self._itemsize, number, step))
+            backlog.table.frombytes(
+                _packed(uid, request, start, values.size // number, address, itemsize, number, step)
+            )
         backlog.rows += number
         return True
 
@@ -165,12 +150,10 @@ class MemoryStore(Store):
         if self._staged:
             self._settle()
         element, backlog, uid, count = node.element, self.backlog, node.uid, values.size
-        if uid in backlog.lists.open:
-            self._make_way(uid, None)
-        itemsize, lists = element.file_dtype.itemsize, backlog.lists
+        itemsize = element.file_dtype.itemsize
         first = -(-self.position // itemsize)
         last = first + count
-        left = backlog.budget - last * itemsize - (backlog.rows + number) * ROW_COST - lists.nbytes
+        left = backlog.budget - last * itemsize - (backlog.rows + number) * ROW_COST - backlog.lists.nbytes
         if left < 0:
             return False
         typed = self._typed.get(element.nc_type)
@@ -178,11 +161,13 @@ class MemoryStore(Store):
             self._room_for(last * itemsize)
             typed = self._arena_of(element)
         typed[first:last] = values if values.ndim == 1 else values.reshape(-1)
+        address = first * itemsize
+        backlog.widths[uid] = itemsize
         if number == 1:
-            backlog.post(uid, request, start, count, first * itemsize, itemsize)
+            backlog.table.frombytes(pack_row(request, start, count, address, uid))
         else:
-            rows = _packed(request, start, count // number, first * itemsize, itemsize, number, step)
-            backlog.post_packed(uid, rows, number)
+            backlog.table.frombytes(_packed(uid, request, start, count // number, address, itemsize, number, step))
+        backlog.rows += number
         self.position = self._settled = last * itemsize
         self._element, self._dtype, self._itemsize = element, values.dtype, itemsize
         self._left = min(left, _STRETCH) if values.dtype.itemsize == itemsize else -1
@@ -206,63 +191,19 @@ class MemoryStore(Store):
         request: int,
         values: npt.NDArray[Any],
         selection: Selection | None,
-        one: tuple[int, int] | None,
-        found: Runs | None,
+        found: Runs,
         on_overflow: Overflow,
     ) -> bool:
-        backlog = self.backlog
-        if one is not None or found is not None:
-            self._make_way(node.uid, found)
-        if one is not None and node.element.kind == "number" and values.dtype == node.element.dtype:
-            return self.put_run(node, request, values, one[0])
-        if found is None and one is None and selection is not None:
-            return self._put_many(node, request, values, selection, on_overflow)
-        if found is not None and one is None and self._as_list(node.uid, found):
-            return self._put_list(node, request, found, values, on_overflow)
-        rows = len(found.start) if found is not None and one is None else 1
-        address = self._take_in(node, values, on_overflow, (backlog.rows + rows) * ROW_COST + backlog.lists.nbytes)
-        if address < 0:
-            return False
-        if one is not None:
-            backlog.post(node.uid, request, one[0], one[1], address, node.element.itemsize)
-        elif found is not None:
-            backlog.post_runs(node.uid, request, found, address, node.element.itemsize)
-        return True
-
-    def _put_many(
-        self, node: DatasetNode, request: int, values: npt.NDArray[Any], selection: Selection, on_overflow: Overflow
-    ) -> bool:
-        """Take in a hyperslab of very many runs as lists that are made part by part: all of it, or nothing.
-
-        All lists at once would take more memory than the data.
-        """
-        uid, lists, many = node.uid, self.backlog.lists, -(-values.size // run_elements(selection))
-        # what all of it will be charged with at most
-        cost = values.size * node.element.itemsize + many * RUN_COST + (many // MOST_RUNS + 2) * LIST_COST
-        if self.used + cost > self.backlog.budget:
-            return False
-        if uid in self.backlog.tables:
-            self.close_batch()
-        position, count, charged = self.position, len(lists.open.get(uid, ())), lists.nbytes
-        cut = parts(selection, values, record=node.is_record, most_elements=values.size, most_runs=MOST_RUNS)
-        whole = False
-        try:
-            whole = all(self._put_list(node, request, compact(found), some, on_overflow) for found, some in cut)
-        finally:
-            if not whole:
-                self.position = position
-                lists.take_back(uid, count, charged)
-        return whole
-
-    def _put_list(
-        self, node: DatasetNode, request: int, found: Runs, values: npt.NDArray[Any], on_overflow: Overflow
-    ) -> bool:
-        lists = self.backlog.lists
-        charged = self.backlog.rows * ROW_COST + lists.nbytes + lists.cost(found)
+        backlog, uid, itemsize = self.backlog, node.uid, node.element.itemsize
+        # what has rows gets more of them: they are placed together, and lists one by one
+        listed = len(found.start) >= (LONG_LIST if uid in backlog.widths else LEAST_RUNS)
+        rows, cost = backlog.lists.cost(found) if listed else (len(found.start), 0)
+        charged = (backlog.rows + rows) * ROW_COST + backlog.lists.nbytes + cost
         address = self._take_in(node, values, on_overflow, charged)
         if address < 0:
             return False
-        lists.add(node.uid, request, found, address, node.element.itemsize)
+        post = backlog.post_list if listed else backlog.post_runs
+        post(uid, request, found, address, itemsize)
         return True
 
     def _take_in(self, node: DatasetNode, values: npt.NDArray[Any], on_overflow: Overflow, charged: int) -> int:
@@ -289,76 +230,26 @@ class MemoryStore(Store):
             raise
         return address
 
-    # ------------------------------------------------------------------------------- lists of runs
-
-    def _as_list(self, uid: int, found: Runs) -> bool:
-        listed = len(found.start) >= LEAST_RUNS or uid in self.backlog.lists.open
-        return listed and uid not in self.backlog.tables
-
-    def _make_way(self, uid: int, found: Runs | None) -> None:
-        """Close rows before a post of lists, or lists before one of rows."""
-        if uid in self.backlog.lists.open:
-            if found is None and not self._expand(uid):
-                self.close_batch()
-        elif uid in self.backlog.tables and found is not None and len(found.start) >= LONG_LIST:
-            self.close_batch()
-
-    def _expand(self, uid: int) -> bool:
-        """Make rows of a variable's lists; False if they are too long for it."""
-        backlog = self.backlog
-        listed = backlog.lists.open[uid]
-        rows = sum(len(item.runs.start) for item in listed)
-        if rows >= LONG_LIST or self.used + rows * ROW_COST > backlog.budget:
-            return False
-        backlog.tables[uid] = array("q")
-        for item in listed:
-            backlog.post_runs(uid, item.request, item.runs, item.address, item.itemsize)
-        backlog.lists.nbytes -= LIST_COST * len(listed)
-        del backlog.lists.open[uid]
-        return True
-
     # ------------------------------------------------------------------------------------- batches
 
     def close_batch(self) -> None:
         backlog = self.backlog
-        if backlog.tables or backlog.lists.open:
+        if backlog.table:
             # The rows stay posted until they are in the batch: memory may run out while it is made.
-            tables = Tables(backlog.tables)
-            self.add(MemoryBatch(tables, self.arena, backlog.lists.close(), self))
-            backlog.clear_tables()
+            self.add(MemoryBatch(backlog.open_table(), self.arena, self))
+            backlog.clear_open()
 
-    def open_batch(self, uid: int) -> Batch:
-        return MemoryBatch({}, self.arena)
+    def open_batch(self) -> Batch:
+        return MemoryBatch(self.backlog.no_rows(), self.arena)
 
-    def open_lists(self, uid: int) -> Batch | None:
-        listed = self.backlog.lists.open
-        if uid not in listed or self._expand(uid):
-            return None
-        return MemoryBatch({}, self.arena, {uid: listed[uid]})
-
-    def retain(self, left: Sequence[Batch]) -> int:
+    def retain(self, left: Sequence[Batch]) -> None:
         self._settle()
         self.batches = list(left)
-        listed = self._listed() if left else []
-        if self.backlog.lists.nbytes:
-            self.backlog.lists.recount(listed)
+        if self.backlog.lists.runs:
+            first = [batch.table.rows[:, 1] for batch in left]
+            self.backlog.lists.retain({-1 - number for column in first for number in column[column < 0].tolist()})
         if not left:
             self.position = 0
-            return 0
-        rows = sum(sum(batch.sizes(uid)) for batch in left for uid in batch.uids())
-        return rows - sum(len(item.runs.start) for item in listed)
-
-    def _listed(self) -> list[Listed]:
-        """Return the lists of the closed batches."""
-        # Asked at every flush: not by variable, of which there may be very many.
-        found = [cast(MemoryBatch, batch).listed for batch in self.batches]
-        return [item for listed in found for items in listed.values() for item in items]
-
-    def weight(self) -> tuple[int, int]:
-        items = self._listed()
-        for listed in self.backlog.lists.open.values():
-            items += listed
-        return sum(len(item.runs.start) for item in items), self.position
 
     def close(self, *, flushed: bool, empty: bool) -> None:
         self.position, self._left, self._arena = 0, -1, None
@@ -367,15 +258,17 @@ class MemoryStore(Store):
         self._typed.clear()
 
 
-def _packed(request: int, start: Any, count: int, address: int, itemsize: int, number: int, step: int) -> bytes:
+def _packed(
+    uid: int, request: int, start: Any, count: int, address: int, itemsize: int, number: int, step: int
+) -> bytes:
     """Return rows of equal length, one behind the other, `step` elements from one to the next, or each from its own
     start."""
     nbytes = count * itemsize
     if number < _BY_NUMPY and type(start) is int:
         each = range(number)
-        return b"".join([pack_row(request, start + i * step, count, address + i * nbytes, itemsize) for i in each])
+        return b"".join([pack_row(request, start + i * step, count, address + i * nbytes, uid) for i in each])
     rows = np.empty((number, COLUMNS), np.int64)
-    rows[:] = request, 0, count, address, itemsize
+    rows[:] = request, 0, count, address, uid
     numbers = np.arange(number, dtype=np.int64)
     rows[:, 3] += numbers * nbytes
     rows[:, 1] = start if step == 0 else numbers * step + start

@@ -9,14 +9,14 @@ Rules
    cannot be emptied, posts go to memory until all of it is in the file (`fall_back`), and what memory does not hold
    goes to the spill file (`spill`). Nothing is dropped before it is written.
 2. Changing the store closes the batch: the order of batches is the order of posting.
-3. The methods of a post, `put` and `put_run`, are the store's own: a post costs no call more than the store takes.
+3. `put_run`, which most posts are made by, is the store's own: it costs no call more than the store takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,13 @@ import numpy.typing as npt
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import NO_ROWS, Batch, Listed, Rows, UserArrayBatch, make_rows, without
+from pnc_vol.queue.batches import Batch, Rows, Table, UserArrayBatch, make_rows, pieces, posted
 from pnc_vol.queue.memory import MemoryStore
 from pnc_vol.queue.stores import Backlog, Capabilities, SortedRows, Store, lay_over, near
 
 if TYPE_CHECKING:
+    from pnc_vol.extents.model import Selection
+    from pnc_vol.format.numeric import Overflow
     from pnc_vol.queue import spill as spilling
 
 __all__ = ["Queue"]
@@ -55,8 +57,8 @@ class Queue:
         In the order in which they are tried; memory is the last, and need not be told of flushes.
     store : Store
         Where posts go now.
-    put, put_run : callable
-        Those of `store`.
+    put_run : callable
+        That of `store`.
     declared : Capabilities
         Of the store that the file was opened with, whatever posts go to now.
     logged : bool
@@ -65,7 +67,6 @@ class Queue:
         The last request that was too large for the queue; it may be in the file since it was posted.
     """
 
-    put: Callable[..., bool]
     put_run: Callable[..., bool]
 
     def __init__(self, budget: int, open_spill: Callable[[], Driver]) -> None:
@@ -89,7 +90,7 @@ class Queue:
         self.declared, self.logged = capabilities, capabilities.logged
 
     def _use(self, store: Store) -> None:
-        self.store, self.put, self.put_run = store, store.put, store.put_run
+        self.store, self.put_run = store, store.put_run
 
     # ------------------------------------------------------------------------------------- posting
 
@@ -104,21 +105,31 @@ class Queue:
         return self.memory.used
 
     @property
-    def takes_many_runs(self) -> bool:
-        """Whether a hyperslab of very many runs may be posted without a list of them."""
-        return self.store is self.memory
-
-    @property
     def empty(self) -> bool:
         """True if nothing is posted."""
-        backlog = self.backlog
-        return not backlog.rows and not backlog.lists.open and not backlog.closed
+        return not self.backlog.rows and not self.backlog.closed
+
+    def put(
+        self,
+        node: DatasetNode,
+        request: int,
+        values: npt.NDArray[Any],
+        selection: Selection | None,
+        found: Runs,
+        on_overflow: Overflow,
+    ) -> bool:
+        """See `Store.put`."""
+        uid, itemsize, backlog = node.uid, node.element.itemsize, self.backlog
+        if backlog.widths.get(uid, backlog.listed.get(uid, itemsize)) != itemsize:
+            # strings that grew
+            self.close_batch()
+        return self.store.put(node, request, values, selection, found, on_overflow)
 
     def put_user_array(self, uid: int, request: int, runs: Runs, data: Bytes, swap: int, itemsize: int) -> None:
         """Add runs whose data stay in the user's array until the request is complete."""
         if not self.declared.user_arrays:
             raise NotImplementedError("the store copies what it is given: post it with put")
-        self.put_batch(UserArrayBatch({uid: make_rows(request, runs, 0, itemsize)}, data, swap))
+        self.put_batch(UserArrayBatch(Table(make_rows(uid, request, runs, 0, itemsize), {uid: itemsize}), data, swap))
 
     def put_batch(self, batch: Batch) -> None:
         """Add what somebody else keeps: posted as it is, behind all that was posted so far."""
@@ -158,7 +169,7 @@ class Queue:
         self.close_batch()
         memory, closed = self.memory, self.backlog.closed
         # A log has its bytes in files of its own, but not its rows, which alone may fill the memory.
-        logged = [b for b in closed if b.store is not None and b.store is not memory and b.rows_in is None]
+        logged = [batch for batch in self._in_memory() if batch.store is not memory]
         if not memory.batches and not logged:
             return
         if self.spill_file is None:
@@ -185,18 +196,18 @@ class Queue:
     def has(self, uid: int) -> bool:
         """Return whether a variable has posted rows."""
         backlog = self.backlog
-        if uid in backlog.tables or uid in backlog.lists.open:
+        if uid in backlog.widths or uid in backlog.listed:
             return True
         return bool(backlog.closed) and any(uid in batch.uids() for batch in backlog.closed)
 
     def holds(self, request: int) -> bool:
         """Return whether a request has posted rows."""
-        return any(request in batch.rows(uid)[:, 0] for batch in self.batches() for uid in batch.uids())
+        return request in posted(self.batches())
 
     def batches(self) -> list[Batch]:
         """Return all batches in the order of posting; the open one is closed."""
         backlog = self.backlog
-        if backlog.tables or backlog.lists.open:
+        if backlog.table:
             self.store.close_batch()
         if backlog.rows and not backlog.closed:
             # a `replace` that was interrupted
@@ -207,23 +218,26 @@ class Queue:
         """Keep, in order, what is left of the batches after they were written."""
         backlog = self.backlog
         backlog.closed = closed = [batch for batch in left if batch.uids()] if left else []
-        rows = 0
         for store in self.stores:
-            rows += store.retain([batch for batch in closed if batch.store is store] if closed else [])
-        if self.spill_file is not None:
-            self.spill_file.retain([batch for batch in closed if batch.rows_in is self.spill_file])
-        backlog.rows = rows
+            store.retain([batch for batch in closed if batch.store is store] if closed else [])
+        if (file := self.spill_file) is not None:
+            file.retain([batch for batch in closed if batch.store is file or batch.rows_in is file])
+        backlog.rows = sum(len(batch.table.rows) for batch in self._in_memory())
+
+    def _in_memory(self) -> list[Batch]:
+        """Return the closed batches that a store made and whose rows are in memory."""
+        return [batch for batch in self.backlog.closed if batch.store is not None and batch.rows_in is None]
 
     def weight(self) -> tuple[int, int]:
         """Return runs and bytes that a flush would write, when the open batch was closed; spilled ones are not
         counted."""
-        weights = [store.weight() for store in self.stores]
-        return self.backlog.rows + sum(runs for runs, _ in weights), sum(nbytes for _, nbytes in weights)
+        in_stores = [batch.size for batch in self.backlog.closed if batch.store in self.stores]
+        return sum(batch.table.runs for batch in self._in_memory()), self.memory.position + sum(in_stores)
 
     # ------------------------------------------------------------------------------------ dropping
 
-    def cancel(self, requests: set[int]) -> int:
-        """Take requests out; returns the rows that they had.
+    def cancel(self, requests: set[int]) -> None:
+        """Take requests out.
 
         Raises
         ------
@@ -231,17 +245,25 @@ class Queue:
             A store could not record it; nothing was taken out.
         """
         backlog = self.backlog
-        few = len(requests) == 1 and not backlog.closed and not backlog.lists.open
+        few = len(requests) == 1 and not backlog.closed
         # What needs memory is made before a store records anything.
-        left, gone = ([], 0) if few else without(self.batches(), requests)
+        left = [] if few else self._without(0, requests)
         for store in self.stores:
             store.cancel(requests)
         if few:
             # One of many posts, as a program that changes its mind does: the others stay in the open batch.
-            gone = backlog.take_out(*requests)
-        if not (few and backlog.tables):
+            backlog.take_out(*requests)
+        if not (few and backlog.table):
             self.replace(left)
-        return gone
+
+    def _without(self, column: int, numbers: set[int]) -> list[Batch]:
+        """Return the batches without the rows that have one of some numbers in a column."""
+        left, gone = [], np.fromiter(numbers, np.int64, len(numbers))
+        for batch in self.batches():
+            table = batch.table
+            dropped = np.isin(table.rows[:, column], gone)
+            left.append(batch.keep(table.where(~dropped)) if dropped.any() else batch)
+        return left
 
     def cut(self, node: DatasetNode, count: int) -> bool:
         """Drop the rows of a record variable from element `count` on, where a record begins.
@@ -268,9 +290,8 @@ class Queue:
 
     def forget(self, uids: set[int]) -> None:
         """Drop all rows of variables that are gone."""
-        found = [(batch, uids.intersection(batch.uids())) for batch in self.batches()] if uids else []
-        if found:
-            self.replace([batch.change(dict.fromkeys(gone, NO_ROWS)) if gone else batch for batch, gone in found])
+        if uids and self.batches():
+            self.replace(self._without(4, uids))
 
     # ------------------------------------------------------------------------- the course of a flush
 
@@ -330,31 +351,26 @@ class Queue:
 
         In the order of posting, copied; only of requests with a smaller number than `before_request`.
         """
-        backlog, store = self.backlog, self.store
+        backlog = self.backlog
         found: list[tuple[Batch, Rows]] = []
+        for batch in backlog.closed:
+            found += [(batch, near(rows, uid, low, high, before_request)) for rows in batch.pieces(uid)]
         # The open batch stays open: a program that reads after each post would leave one batch a post behind.
-        if backlog.closed or backlog.lists.open:
-            batches: list[Batch] = list(backlog.closed)
-            if (listed := store.open_lists(uid)) is not None:
-                batches.append(listed)
-            for batch in batches:
-                for item in batch.items(uid):
-                    rows = item.rows() if isinstance(item, Listed) else item
-                    found.append((batch, near(rows, low, high, before_request)))
-        if uid in backlog.tables:
-            batch = store.open_batch(uid)
-            rows = backlog.open_rows(uid)
-            # a post that was interrupted may have left a table without rows
-            if rows.size and before_request is not None and before_request <= int(rows[-1, 0]):
-                found.append((batch, near(rows, low, high, before_request)))
-            else:
-                known = backlog.sorted.get(uid)
+        if uid in backlog.widths or uid in backlog.listed:
+            batch = self.store.open_batch()
+            rows = backlog.open_rows()
+            parts: Iterable[Rows] = (rows,)
+            if uid in backlog.listed:
+                parts = pieces(rows[rows[:, 4] == uid], backlog.lists.runs, backlog.listed)
+            elif before_request is None or not rows.size or before_request > int(rows[-1, 0]):
+                known = backlog.sorted
                 if known is None:
-                    known = backlog.sorted[uid] = SortedRows.of(rows[:0])
+                    known = backlog.sorted = SortedRows(rows[:0], {})
                 if not known.is_short(len(rows)):
-                    known = backlog.sorted[uid] = SortedRows.of(rows)
-                found.append((batch, known.near(low, high)))
-                found.append((batch, near(rows[known.count :], low, high)))
+                    known = backlog.sorted = SortedRows(rows, backlog.widths)
+                found.append((batch, known.near(uid, low, high, backlog.widths[uid])))
+                parts = (rows[known.count :],)
+            found += [(batch, near(part, uid, low, high, before_request)) for part in parts]
         return [item for item in found if len(item[1])]
 
     def overlay(self, uid: int, wanted: Extents, target: Bytes, itemsize: int, before_request: int | None) -> None:

@@ -12,16 +12,15 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.extents.model import Extents, Int64, one_extent
-from pnc_vol.queue.batches import COLUMNS, Batch, Listed, Rows, changed
+from pnc_vol.queue.batches import COLUMNS, MOST_RUNS, NO_TABLE, Batch, Rows, Table
 
 __all__ = ["SpillFile", "SpilledBytes", "SpilledRows"]
 
@@ -69,15 +68,15 @@ class SpillFile:
             end = _eights(base + data.nbytes)
         spilled: list[Batch] = []
         for batch in batches:
-            where, end = _write_rows(driver, batch, end)
-            kept = batch.keep({}) if data is None else SpilledBytes(self, driver, base, data.nbytes)
-            spilled.append(SpilledRows(self, driver, where, kept))
+            where, end = _write_rows(driver, batch.table, end)
+            kept = batch.keep(NO_TABLE) if data is None else SpilledBytes(self, driver, base, data.nbytes, NO_TABLE)
+            spilled.append(SpilledRows(self, driver, where, batch.table.widths, kept))
         self.nbytes += end - base
         self._end = end
         return spilled
 
     def retain(self, left: Sequence[Batch]) -> None:
-        """Keep only these of the batches that have rows in it: without any the file is emptied."""
+        """Keep only these of the batches that have rows or bytes in it: without any the file is emptied."""
         if not left and self._end and self._driver is not None:
             self._end = 0
             self._driver.resize(0)
@@ -95,14 +94,13 @@ def _eights(nbytes: int) -> int:
     return -(-nbytes // 8) * 8
 
 
-def _write_rows(driver: Driver, batch: Batch, end: int) -> tuple[dict[int, tuple[int, int]], int]:
+def _write_rows(driver: Driver, table: Table, end: int) -> tuple[dict[int, tuple[int, int]], int]:
     """Write the rows of a batch from byte `end` on; (offset, rows) of each variable, and the new end."""
     where = {}
-    for uid in batch.uids():
+    for uid in table.uids:
         begin, count = end, 0
-        for item in batch.items(uid):
-            rows = np.ascontiguousarray(item.rows() if isinstance(item, Listed) else item)
-            driver.write(one_extent(end, rows.nbytes), rows.view(np.uint8).reshape(-1))
+        for rows in table.of(uid).pieces():
+            driver.write(one_extent(end, rows.nbytes), np.ascontiguousarray(rows).view(np.uint8).reshape(-1))
             end += rows.nbytes
             count += len(rows)
         where[uid] = (begin, count)
@@ -117,15 +115,13 @@ class SpilledBytes(Batch):
 
     drains = False
 
-    def __init__(
-        self, file: SpillFile, driver: Driver, base: int, nbytes: int, rows: Mapping[int, Rows] = MappingProxyType({})
-    ) -> None:
-        super().__init__(rows)
-        self.file = self.store = self.rows_in = file
+    def __init__(self, file: SpillFile, driver: Driver, base: int, nbytes: int, table: Table) -> None:
+        super().__init__(table)
+        self.file = self.store = file
         self.driver, self.base, self.size = driver, base, nbytes
 
-    def keep(self, rows: Mapping[int, Rows]) -> Batch:
-        return SpilledBytes(self.file, self.driver, self.base, self.size, rows)
+    def keep(self, table: Table) -> Batch:
+        return SpilledBytes(self.file, self.driver, self.base, self.size, table)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         self.driver.read(Extents(address + self.base, nbytes, target_place), target)
@@ -139,9 +135,8 @@ class SpilledBytes(Batch):
 class SpilledRows(Batch):
     """Rows that were moved to the spill file, of bytes that are there, too, or that another store keeps.
 
-    where : mapping of uid to (offset, rows) of its rows in the spill file.
-    kept : Batch, the bytes.
-    rows : mapping of uid to rows, of variables of which some requests are done: these are in memory.
+    where : mapping of uid to (offset, rows) of its rows in the spill file, one behind another.
+    kept : Batch, the bytes; without some of the rows it has the others in memory again.
     """
 
     drains = False
@@ -151,40 +146,44 @@ class SpilledRows(Batch):
         file: SpillFile,
         driver: Driver,
         where: Mapping[int, tuple[int, int]],
+        widths: Mapping[int, int],
         kept: Batch,
-        rows: Mapping[int, Rows] = MappingProxyType({}),
     ) -> None:
-        super().__init__(rows)
-        self.file = self.rows_in = file
+        self.rows_in, self._widths = file, widths
         self.driver, self.where, self.kept = driver, where, kept
         self.store, self.size = kept.store, kept.size
 
-    def uids(self) -> list[int]:
-        return [*self.where, *super().uids()]
+    @property
+    def widths(self) -> Mapping[int, int]:
+        return self._widths
 
-    def rows(self, uid: int) -> Rows:
-        if uid not in self.where:
-            return super().rows(uid)
-        offset, count = self.where[uid]
+    @property
+    def table(self) -> Table:  # type: ignore[override]
+        begin = min((offset for offset, _ in self.where.values()), default=0)
+        return Table(self._read(begin, sum(count for _, count in self.where.values())), self._widths)
+
+    def _read(self, offset: int, count: int) -> Rows:
         found = np.empty((count, COLUMNS), np.int64)
         self.driver.read(one_extent(offset, found.nbytes), found.view(np.uint8).reshape(-1))
         return found
 
-    def sizes(self, uid: int) -> list[int]:
-        return [self.where[uid][1]] if uid in self.where else super().sizes(uid)
+    def uids(self) -> list[int]:
+        return [*self.where]
 
-    def keep(self, rows: Mapping[int, Rows]) -> Batch:
-        return self.kept.keep(rows)
+    @property
+    def rounds(self) -> int:
+        # known without a read
+        return -(-sum(count for _, count in self.where.values()) // MOST_RUNS)
 
-    def change(self, rows: Mapping[int, Rows]) -> Batch:
-        where = {uid: found for uid, found in self.where.items() if uid not in rows}
-        own = changed(self._rows, rows)
-        return SpilledRows(self.file, self.driver, where, self.kept, own) if where else self.kept.keep(own)
+    def pieces(self, uid: int) -> Iterable[Rows]:
+        return [self._read(*self.where[uid])] if uid in self.where else []
+
+    def keep(self, table: Table) -> Batch:
+        return self.kept.keep(table)
 
     def copy(self, uid: int, target: Bytes, target_place: Int64, address: Int64, nbytes: Int64) -> None:
         self.kept.copy(uid, target, target_place, address, nbytes)
 
     def load(self, room: Bytes) -> Bytes:
         # a log tells by the rows what its bytes are
-        rows = {} if self.store is self.rows_in else {uid: self.rows(uid) for uid in self.uids()}
-        return self.kept.keep(rows).load(room)
+        return self.kept.keep(NO_TABLE if self.store is self.rows_in else self.table).load(room)

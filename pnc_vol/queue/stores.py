@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from pnc_vol.disk.stored_file import StoredFile
 from pnc_vol.extents.merge import intersect, last_wins
-from pnc_vol.extents.model import Extents, Int64, Runs, before, distinct
+from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.plugins import Registry
-from pnc_vol.queue.batches import COLUMNS, NO_ROWS, Batch, Lists, MemoryBatch, Rows, make_rows, pack_row
+from pnc_vol.queue.batches import COLUMNS, NO_ROWS, Batch, Lists, MemoryBatch, Rows, Table, make_rows, of_each, pack_row
 from pnc_vol.ranks.comm import Comm
 from pnc_vol.settings.options import Options
 
@@ -53,7 +53,6 @@ __all__ = [
     "open_store",
     "register",
     "registered",
-    "rows_of_request",
     "same_width",
     "trouble",
 ]
@@ -62,7 +61,7 @@ __all__ = [
 # ------------------------------------------------------------------------------------------------------------- backlog
 # What is posted and not written, in the order of posting: closed batches, then the rows of the open one.
 #
-# Knows: rows, lists of runs, batches. Does not know: where bytes are kept, variables' places, who posts.
+# Knows: rows, batches. Does not know: where bytes are kept, variables' places, who posts.
 #
 # All stores of a queue share one backlog, and one budget of memory: a row takes memory wherever its bytes are.
 
@@ -71,6 +70,8 @@ ROW_COST = 160
 """Bytes that a row is charged with: 40 for itself, the rest for the plan."""
 
 LEAST_BUDGET = 64 << 10
+
+_ROW_BYTES = 8 * COLUMNS
 
 
 class Backlog:
@@ -84,81 +85,89 @@ class Backlog:
     ----------
     closed : list of Batch
         In the order of posting.
-    tables : dict of int to array
-        Rows of the open batch by variable; see `rows` for the columns.
+    table : array of int
+        Rows of the open batch, in the order of posting.
+    widths, listed : dict of int to int
+        Bytes of an element of each variable that has rows of runs, and rows of lists, in the open batch.
     lists : Lists
-        Lists of runs of the open batch, of variables that have no rows in it.
+        The lists of runs that rows may be of.
     rows : int
         Rows in memory, those of closed batches included.
-    sorted : dict of int to SortedRows
-        Rows of `tables` in order, for reads between posts.
+    sorted : SortedRows or None
+        Rows of `table` in order, for reads between posts.
     """
 
-    __slots__ = ("budget", "closed", "lists", "rows", "sorted", "tables")
+    __slots__ = ("budget", "closed", "listed", "lists", "rows", "sorted", "table", "widths")
 
     def __init__(self, budget: int) -> None:
         self.budget = max(budget, LEAST_BUDGET)
-        self.closed: list[Batch] = []
-        self.tables: dict[int, array[int]] = {}
-        self.lists = Lists()
-        self.rows = 0
-        self.sorted: dict[int, SortedRows] = {}
-
-    def post(self, uid: int, request: int, start: int, count: int, address: int, itemsize: int) -> None:
-        """Add one run of elements to the open batch."""
-        # as `post_packed`, with a call less
-        table = self.tables.get(uid)
-        if table is None:
-            table = self.tables[uid] = array("q")
-        table.frombytes(pack_row(request, start, count, address, itemsize))
-        self.rows += 1
-
-    def post_packed(self, uid: int, rows: bytes, number: int) -> None:
-        """Add rows to the open batch, as the bytes that `pack_row` makes of each."""
-        table = self.tables.get(uid)
-        if table is None:
-            table = self.tables[uid] = array("q")
-        table.frombytes(rows)
-        self.rows += number
-
-    def post_runs(self, uid: int, request: int, runs: Runs, address: int, itemsize: int) -> None:
-        """Add many runs, whose data lie one after another from `address` on."""
-        rows = make_rows(request, runs, address, itemsize)
-        self.post_packed(uid, rows.tobytes(), len(rows))
-
-    def open_rows(self, uid: int) -> Rows:
-        """Return the rows of a variable in the open batch, not copied: gone before the next post."""
-        return np.frombuffer(self.tables[uid], np.int64).reshape(-1, COLUMNS)
-
-    def clear_tables(self) -> None:
-        """The rows of the open batch are in a closed one from now on."""
-        self.tables, self.sorted = {}, {}
-
-    def take_out(self, request: int) -> int:
-        """Drop the rows that a request has in the open batch; returns how many."""
-        gone = 0
-        for uid, table in list(self.tables.items()):
-            first, last = rows_of_request(table, request)
-            if last > first:
-                gone += last - first
-                del table[first * COLUMNS : last * COLUMNS]
-                self.sorted.pop(uid, None)
-                if not table:
-                    del self.tables[uid]
-        self.rows -= gone
-        return gone
+        self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
-        self.closed, self.tables, self.sorted = [], {}, {}
+        self.closed: list[Batch] = []
         self.lists, self.rows = Lists(), 0
+        self.clear_open()
 
+    def clear_open(self) -> None:
+        """The rows of the open batch are in a closed one from now on."""
+        self.table: array[int] = array("q")
+        self.widths: dict[int, int] = {}
+        self.listed: dict[int, int] = {}
+        self.sorted: SortedRows | None = None
 
-def rows_of_request(table: array[int], request: int) -> tuple[int, int]:
-    """Return the first and last row of a request; requests only grow along the table."""
-    rows = range(len(table) // COLUMNS)
-    first, last = (bisect_left(rows, n, key=lambda i: table[COLUMNS * i]) for n in (request, request + 1))
-    return first, last
+    def post(self, uid: int, request: int, start: int, count: int, address: int, itemsize: int) -> None:
+        """Add one run of elements to the open batch."""
+        self.widths[uid] = itemsize
+        self.table.frombytes(pack_row(request, start, count, address, uid))
+        self.rows += 1
+
+    def post_packed(self, uid: int, rows: bytes, itemsize: int) -> None:
+        """Add rows of a variable to the open batch, as the bytes that `pack_row` makes of each."""
+        self.widths[uid] = itemsize
+        self.table.frombytes(rows)
+        self.rows += len(rows) // _ROW_BYTES
+
+    def post_runs(self, uid: int, request: int, runs: Runs, address: int, itemsize: int) -> None:
+        """Add runs, whose data lie one after another from `address` on."""
+        if len(runs.start) == 1:
+            self.post(uid, request, int(runs.start[0]), int(runs.length[0]), address, itemsize)
+            return
+        self.post_packed(uid, make_rows(uid, request, runs, address, itemsize).tobytes(), itemsize)
+
+    def post_list(self, uid: int, request: int, runs: Runs, address: int, itemsize: int) -> None:
+        """Do as `post_runs`; the runs are kept once for all posts that have them."""
+        numbers = self.lists.add(runs)
+        self.listed[uid] = itemsize
+        for number in numbers:
+            count = self.lists.elements[number]
+            self.table.frombytes(pack_row(request, -1 - number, count, address, uid))
+            self.rows += 1
+            address += count * itemsize
+
+    def open_rows(self) -> Rows:
+        """Return the rows of the open batch, not copied: gone before the next post."""
+        return np.frombuffer(self.table, np.int64).reshape(-1, COLUMNS)
+
+    def open_table(self) -> Table:
+        """Return the same as a table, which may be kept if the batch is closed."""
+        # copied: what an interrupt leaves is an open batch to which posts may still be added
+        rows = np.array(self.open_rows())
+        return Table(rows, self.listed | self.widths, self.lists.runs) if self.listed else Table(rows, self.widths)
+
+    def no_rows(self) -> Table:
+        """Return the open batch without its rows."""
+        return Table(NO_ROWS, self.listed | self.widths if self.listed else self.widths)
+
+    def take_out(self, request: int) -> None:
+        """Drop the rows that a request has in the open batch."""
+        table = self.table
+        # requests only grow along the table
+        rows = range(len(table) // COLUMNS)
+        first, last = (bisect_left(rows, n, key=lambda i: table[COLUMNS * i]) for n in (request, request + 1))
+        del table[first * COLUMNS : last * COLUMNS]
+        self.rows -= last - first
+        self.sorted = None
 
 
 Bytes = npt.NDArray[np.uint8]
@@ -169,34 +178,41 @@ LEAST_TAIL = 512
 _LOOKS = 8
 """Times that reads look through rows until they are sorted, which takes as long: most programs read once, if at all."""
 
+_MOST_BYTES = 2.0**62
+"""Bytes of variables beyond which their rows are not sorted: no int64 would hold where the last of them ends."""
+
 
 class SortedRows:
-    """The first rows of a variable, sorted and without what later ones of them overwrote.
+    """The first rows of the open batch, sorted and without what later ones of them overwrote; none that are of lists.
 
     Reads that come between posts would otherwise look through all rows each time.
 
     count : int, rows that it stands for.
     looked : int, rows behind these that reads have looked through.
-    begin, end, place : int64[n], elements and addresses of disjoint rows; each column by itself, for `searchsorted`.
-    width : int, bytes of an element.
+    spans : dict of int to (int, int), first and last byte of each variable, if all lie one behind another.
+    begin, end, place : int64[n], such bytes, and addresses, of disjoint rows; each column by itself, for
+        `searchsorted`.
     """
 
-    __slots__ = ("begin", "count", "end", "looked", "place", "width")
+    __slots__ = ("begin", "count", "end", "looked", "place", "spans")
 
-    def __init__(self, count: int, begin: Int64, end: Int64, place: Int64, width: int) -> None:
-        self.count, self.looked = count, 0
-        self.begin, self.end, self.place, self.width = begin, end, place, width
-
-    @classmethod
-    def of(cls, rows: Rows) -> SortedRows:
-        """Sort rows that stand in the order of posting."""
-        widths = rows[:, 4]
-        if not len(rows) or bool((widths != widths[0]).any()):
-            none = np.empty(0, np.int64)
-            return cls(0, none, none, none, 1)
-        width = int(widths[0])
-        kept = last_wins(Extents(rows[:, 1] * width, rows[:, 2] * width, np.ascontiguousarray(rows[:, 3])))
-        return cls(len(rows), kept.offset // width, (kept.offset + kept.length) // width, kept.place, width)
+    def __init__(self, rows: Rows, widths: Mapping[int, int]) -> None:
+        self.count = self.looked = 0
+        self.spans: dict[int, tuple[int, int]] = {}
+        self.begin = self.end = self.place = NO_ROWS[:, 0]
+        table = Table(rows[rows[:, 1] >= 0], widths)
+        width = of_each(widths, table.rows[:, 4])
+        offset, length = table.rows[:, 1] * width, table.rows[:, 2] * width
+        # a byte between two variables: no piece is in both
+        size = np.maximum.reduceat(offset + length, table.begins) + 1
+        if size.sum(dtype=np.float64) > _MOST_BYTES:
+            return
+        first = before(size)
+        offset += np.repeat(first, np.diff(table.begins, append=len(offset)))
+        kept = last_wins(Extents(offset, length, np.ascontiguousarray(table.rows[:, 3])))
+        self.begin, self.end, self.place = kept.offset, kept.offset + kept.length, kept.place
+        self.spans = dict(zip(table.uids, zip(first.tolist(), (first + size).tolist(), strict=True), strict=True))
+        self.count = len(rows)
 
     def is_short(self, rows: int) -> bool:
         """Return whether what was posted since, of `rows` in all, is better looked through once more than sorted."""
@@ -204,24 +220,27 @@ class SortedRows:
         self.looked += behind
         return behind <= LEAST_TAIL or self.looked <= _LOOKS * rows
 
-    def near(self, low: int, high: int) -> Rows:
-        """Return the rows that reach into the elements from `low` to `high`."""
-        first, last = int(self.end.searchsorted(low, "right")), int(self.begin.searchsorted(high))
+    def near(self, uid: int, low: int, high: int, width: int) -> Rows:
+        """Return the rows of a variable that reach into the elements from `low` to `high`."""
+        base, last = self.spans.get(uid, (0, 0))
+        first = int(self.end.searchsorted(base + low * width, "right"))
+        last = int(self.begin.searchsorted(min(base + high * width, last)))
         if first >= last:
             return NO_ROWS
         rows = np.zeros((last - first, COLUMNS), np.int64)
-        rows[:, 1] = begin = self.begin[first:last]
-        rows[:, 2] = self.end[first:last] - begin
-        rows[:, 3], rows[:, 4] = self.place[first:last], self.width
+        rows[:, 1] = (self.begin[first:last] - base) // width
+        rows[:, 2] = (self.end[first:last] - self.begin[first:last]) // width
+        rows[:, 3], rows[:, 4] = self.place[first:last], uid
         return rows
 
 
-def near(rows: Rows, low: int, high: int, before_request: int | None = None) -> Rows:
-    """Return those rows, of requests with a smaller number, that reach into the elements from `low` to `high`;
-    copied."""
+def near(rows: Rows, uid: int, low: int, high: int, before_request: int | None = None) -> Rows:
+    """Return those rows of a variable, of requests with a smaller number, that reach into the elements from `low` to
+    `high`; copied."""
     begin = rows[:, 1]
     reach = begin < high
     reach &= begin + rows[:, 2] > low
+    reach &= rows[:, 4] == uid
     if before_request is not None:
         reach &= rows[:, 0] < before_request
     at = reach.nonzero()[0]
@@ -230,10 +249,10 @@ def near(rows: Rows, low: int, high: int, before_request: int | None = None) -> 
 
 def lay_last(batch: Batch, uid: int, rows: Rows, low: int, high: int, target: Bytes, itemsize: int) -> bool:
     """Copy the elements from `low` to `high`, if the last row holds them all; False if it does not."""
-    _, begin, count, address, width = rows[-1].tolist()
-    if begin > low or begin + count < high or width != itemsize:
+    _, begin, count, address, _ = rows[-1].tolist()
+    if begin > low or begin + count < high or batch.widths[uid] != itemsize:
         return False
-    piece = np.array((0, address + (low - begin) * width, (high - low) * width), np.int64)
+    piece = np.array((0, address + (low - begin) * itemsize, (high - low) * itemsize), np.int64)
     batch.copy(uid, target, piece[:1], piece[1:2], piece[2:])
     return True
 
@@ -251,23 +270,18 @@ def lay_over(batch: Batch, uid: int, rows: Rows, wanted: Extents, target: Bytes,
 
 
 def same_width(batch: Batch, uid: int, rows: Rows, itemsize: int) -> tuple[Rows, Batch]:
-    """Return rows and bytes with all elements `itemsize` wide: strings posted before their variable grew are padded."""
-    if bool((rows[:, 4] == itemsize).all()):
+    """Return rows and bytes with elements `itemsize` wide: strings posted before their variable grew are padded."""
+    width = batch.widths[uid]
+    if width == itemsize:
         return rows, batch
     counts: Int64 = rows[:, 2]
-    packed = np.zeros((int(counts.sum()), itemsize), np.uint8)
-    first = before(counts)
-    for width in distinct(rows[:, 4]).tolist():
-        chosen = np.flatnonzero(rows[:, 4] == width)
-        n = counts[chosen]
-        got = np.empty((int(n.sum()), width), np.uint8)
-        batch.copy(uid, got.reshape(-1), before(n) * width, rows[chosen, 3], n * width)
-        to = np.repeat(first[chosen] - before(n), n) + np.arange(len(got))
-        packed[to, : min(width, itemsize)] = got[:, :itemsize]
+    got = np.empty((int(counts.sum()), width), np.uint8)
+    batch.copy(uid, got.reshape(-1), before(counts) * width, rows[:, 3], counts * width)
+    packed = np.zeros((len(got), itemsize), np.uint8)
+    packed[:, : min(width, itemsize)] = got[:, :itemsize]
     even = rows.copy()
-    even[:, 3] = first * itemsize
-    even[:, 4] = itemsize
-    return even, MemoryBatch({0: even}, packed.reshape(-1))
+    even[:, 3] = before(counts) * itemsize
+    return even, MemoryBatch(Table(even, {uid: itemsize}), packed.reshape(-1))
 
 
 GROUP = "pnc_vol.stores"
@@ -345,8 +359,7 @@ class Store:
         request: int,
         values: npt.NDArray[Any],
         selection: Selection | None,
-        one: tuple[int, int] | None,
-        found: Runs | None,
+        found: Runs,
         on_overflow: Overflow,
     ) -> bool:
         """Take in what is to be written.
@@ -358,10 +371,8 @@ class Store:
         values : ndarray, ready for `to_file`.
         selection : Selection or None
             Where the elements are, as the user said it, if the values are all of it.
-        one : (start, count) or None
-            The elements, where they are one run that crosses no record.
-        found : Runs or None
-            The elements; needed if `one` is None.
+        found : Runs
+            The elements; no run crosses a record.
         on_overflow : "raise" or "clip"
 
         Returns
@@ -407,32 +418,16 @@ class Store:
         self.batches.append(batch)
         self.backlog.closed.append(batch)
 
-    def open_batch(self, uid: int) -> Batch:
-        """Return the bytes of a variable's open rows, for reads; its own rows are not asked for.
+    def open_batch(self) -> Batch:
+        """Return the bytes of the open rows, for reads.
 
         All rows are in the backlog from then on: a store may have kept some back.
         """
         raise NotImplementedError
 
-    def open_lists(self, uid: int) -> Batch | None:
-        """Return a batch of the lists of runs that a variable has in the open batch; None if it has none."""
-        return None
-
-    def retain(self, left: Sequence[Batch]) -> int:
-        """Keep these of the closed batches; give up what the others took.
-
-        Returns
-        -------
-        int
-            Rows of these that are in memory.
-        """
+    def retain(self, left: Sequence[Batch]) -> None:
+        """Keep these of the closed batches; give up what the others took."""
         self.batches = list(left)
-        return sum(sum(batch.sizes(uid)) for batch in left if batch.rows_in is None for uid in batch.uids())
-
-    def weight(self) -> tuple[int, int]:
-        """Return the runs of its closed batches that are not in rows, and bytes. It is asked when the open batch was
-        closed."""
-        return 0, sum(batch.size for batch in self.batches)
 
     # ------------------------------------------------------------------------------ what it is told
 

@@ -35,7 +35,7 @@ from pnc_vol.errors import PncVolError, RangeError
 from pnc_vol.extents.model import Extents
 from pnc_vol.plugins import restored
 from pnc_vol.queue import stores
-from pnc_vol.queue.batches import Batch, Listed, Rows, posted
+from pnc_vol.queue.batches import Batch, Rows, Table, posted
 from pnc_vol.queue.queue import Queue
 from pnc_vol.system import REAL
 from pnc_vol.testing.faults import FailingCalls
@@ -415,10 +415,9 @@ class StoreSuite:
                 assert batch.load(np.empty(0, np.uint8)).tobytes()[: batch.size] == whole.tobytes()[: batch.size]
                 for uid in batch.uids():
                     rows = batch.rows(uid)
-                    items = [item.rows() if isinstance(item, Listed) else item for item in batch.items(uid)]
-                    assert batch.sizes(uid) == list(map(len, items))
-                    assert sum(batch.sizes(uid)) == len(rows) > 0
-                    assert (rows[:, 4] == tree.datasets[uid].element.itemsize).all()
+                    assert len(rows) == sum(map(len, batch.pieces(uid))) == batch.table.of(uid).runs > 0
+                    assert (rows[:, 4] == uid).all()
+                    assert batch.widths[uid] == tree.datasets[uid].element.itemsize
                     assert (np.diff(rows[:, 0]) >= 0).all(), "rows stand in the order of posting"
                     for begin, nbytes, content in copied(batch, uid, rows):
                         assert whole[begin : begin + nbytes].tobytes() == content
@@ -440,7 +439,7 @@ class StoreSuite:
             assert np.array_equal(fewer.rows(second), batch.rows(second))
             assert fewer.store is batch.store
             assert batch.change({first: rows[:0]}).uids() == [second]
-            kept = batch.keep({second: batch.rows(second)[5:6]})
+            kept = batch.keep(Table(batch.rows(second)[5:6], batch.widths))
             assert kept.uids() == [second]
             assert [copied for *_, copied in copied(kept, second, kept.rows(second))] == [np.array(-5, ">i4").tobytes()]
             assert len(batch.rows(first)) == 20, "a batch is not changed in place"
@@ -547,7 +546,8 @@ def random_index(random: np.random.Generator, n: int) -> Any:
 
 def copied(batch: Batch, uid: int, rows: Rows) -> Iterator[tuple[int, int, bytes]]:
     """Yield, for each row, its address, its bytes by number, and what the batch copies there."""
-    for _, _, count, address, itemsize in rows.tolist():
+    itemsize = batch.widths[uid]
+    for _, _, count, address, _ in rows.tolist():
         target, one = np.zeros(count * itemsize, np.uint8), np.zeros(1, np.int64)
         batch.copy(uid, target, one, one + address, one + count * itemsize)
         yield address, count * itemsize, target.tobytes()

@@ -63,7 +63,7 @@ def test_any_mixture_of_posts_is_what_a_numpy_array_would_hold(
     folder, n = tmp_path_factory.mktemp("lists"), 90
     lists = [pnc_vol.Decomposition(columns(n, seed)) for seed in range(4)]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pnc_vol.flush.execute.MOST_RUNS", runs)
+        patched.setattr("pnc_vol.queue.batches.MOST_RUNS", runs)
         mixture(folder / "a.nc", steps, lists, (64 << 10) if small else (64 << 20))
 
 

@@ -22,8 +22,8 @@ from pnc_vol.bench.flash import BLOCKS, LABELS
 from pnc_vol.convert.map_files import in_rows
 from pnc_vol.extents.model import Extents, Int64, Runs, before
 from pnc_vol.flush.execute import Plan
-from pnc_vol.layout.base import Place
-from pnc_vol.queue.batches import Listed
+from pnc_vol.layout.base import Place, Places
+from pnc_vol.queue.batches import COLUMNS, Table
 
 __all__ = ["CASES", "Case", "Flush", "flushes_of"]
 
@@ -110,7 +110,9 @@ def _of_file(name: str, times: int, file: str, dealt: list[Dealt], lengths: dict
     widths = np.array([np.dtype(v.dtype).itemsize for v in chosen])
     spans = np.array([math.prod(one.dims) for one in dealt])[maps] * widths
     begins = _HEADER + before(spans)
-    places = [Place(begin, width, 0, 0) for begin, width in zip(begins.tolist(), widths.tolist(), strict=True)]
+    numbered = zip(begins.tolist(), widths.tolist(), strict=True)
+    places = Places({i: Place(begin, width, 0, 0) for i, (begin, width) in enumerate(numbered)})
+    width_of = dict(enumerate(widths.tolist()))
 
     def runs_of(rank: int) -> list[Runs]:
         return [in_rows(one.of(rank), one.dims[-1]) for one in dealt]
@@ -118,9 +120,10 @@ def _of_file(name: str, times: int, file: str, dealt: list[Dealt], lengths: dict
     def extents_of(rank: int) -> Extents:
         runs = runs_of(rank)
         cells = np.array([int(one.length.sum()) for one in runs])
-        address = before(cells[maps] * widths).tolist()
-        posted = zip(maps.tolist(), address, widths.tolist(), strict=True)
-        return Plan.of(places, [Listed(0, runs[k], at, width) for k, at, width in posted]).extents
+        rows = np.zeros((len(maps), COLUMNS), np.int64)
+        rows[:, 1], rows[:, 2], rows[:, 3] = -1 - maps, cells[maps], before(cells[maps] * widths)
+        rows[:, 4] = np.arange(len(maps))
+        return Plan.of(places, Table(rows, width_of, runs)).extents
 
     # Of each map and rank: runs, pieces of the file, elements, the first one, and the one behind the last.
     facts = np.zeros((5, len(dealt), ranks), np.int64)

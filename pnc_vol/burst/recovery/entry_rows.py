@@ -30,7 +30,7 @@ from pnc_vol.errors import LogError
 from pnc_vol.extents.model import Int64, before, spread
 from pnc_vol.extents.selection import Selection, hyperslab
 from pnc_vol.mapping.tree import DatasetNode
-from pnc_vol.queue.batches import COLUMNS, Rows
+from pnc_vol.queue.batches import COLUMNS, NO_ROWS, Rows
 
 if TYPE_CHECKING:
     from pnc_vol.file.open_file import OpenFile
@@ -51,13 +51,12 @@ class EntryRows(NamedTuple):
 
     rows : int64[n, 5], see `queue.batches`; the first column is the entry's place in what was asked for, addresses are
         bytes of the data log.
-    owner : int64[n], the uid of the dataset of each.
-    units : dict of uid to int, bytes of a value to be swapped.
+    widths, units : dict of uid to int, bytes of an element, and of a value to be swapped.
     left : int64[k], entries that are not among them.
     """
 
     rows: Rows
-    owner: Int64
+    widths: Mapping[int, int]
     units: Mapping[int, int]
     left: Int64
 
@@ -158,22 +157,22 @@ def rows_of_entries(source: LogSource, indices: Int64, find: Callable[[int], Dat
     A dataset of which one entry is not so has none: the order of its entries is kept elsewhere.
     """
     entries, header = source.log.entries, source.log.header
-    nothing = EntryRows(np.empty((0, COLUMNS), np.int64), np.empty(0, np.int64), {}, indices)
+    nothing = EntryRows(NO_ROWS, {}, {}, indices)
     begin, end = entries.data_off[indices], (entries.data_off + entries.data_len)[indices]
     if header.byteorder != NATIVE or header.is_external or bool((begin[1:] < end[:-1]).any()):
         return nothing
-    tables, owners = [nothing.rows], [nothing.owner]
+    tables = [nothing.rows]
+    widths: dict[int, int] = {}
     units: dict[int, int] = {}
     plain = np.zeros(len(entries), bool)
     for found in entries.rows(indices):
         axes = _axes_of(entries, found, find, lambda node: (node.shape or (0,))[0])
-        formats = _formats(axes.nodes, ours=source.commit_log is not None, units=units)
-        rows, block, able = _rows(entries, found, axes, formats[axes.which])
+        formats = _formats(axes.nodes, ours=source.commit_log is not None, widths=widths, units=units)
+        rows, able = _rows(entries, found, axes, formats[axes.which])
         plain[found.entry] = True
         plain[found.entry[~able]] = False
         tables.append(rows)
-        owners.append(formats[axes.which[block], 3])
-    rows, owner = np.concatenate(tables), np.concatenate(owners)
+    rows = np.concatenate(tables)
     places = np.full(len(entries), -1, np.int64)
     places[indices] = np.arange(len(indices))
     # All entries of a variable, or none.
@@ -182,13 +181,12 @@ def rows_of_entries(source: LogSource, indices: Int64, find: Callable[[int], Dat
     mixed = np.isin(varid, odd) if len(odd) else np.zeros(len(varid), bool)
     plain[indices[mixed]] = False
     if mixed.any():
-        kept = plain[rows[:, 0]]
-        rows, owner = rows[kept], owner[kept]
+        rows = rows[plain[rows[:, 0]]]
     rows[:, 0] = places[rows[:, 0]]
-    return EntryRows(rows, owner, units, indices[mixed])
+    return EntryRows(rows, widths, units, indices[mixed])
 
 
-def _formats(nodes: list[DatasetNode | None], *, ours: bool, units: dict[int, int]) -> Int64:
+def _formats(nodes: list[DatasetNode | None], *, ours: bool, widths: dict[int, int], units: dict[int, int]) -> Int64:
     """Return int64[n, 4] of each dataset: its type in a log (0: values have to be looked at), numbers and bytes of an
     element, uid."""
     formats = np.zeros((len(nodes), 4), np.int64)
@@ -197,13 +195,13 @@ def _formats(nodes: list[DatasetNode | None], *, ours: bool, units: dict[int, in
             continue
         if ours or node.element.kind == "number":
             known = LoggedVariable(node)
-            units[node.uid] = known.unit
+            widths[node.uid], units[node.uid] = known.itemsize, known.unit
             formats[i] = known.itype, known.itemsize // known.unit, known.itemsize, node.uid
     return formats
 
 
-def _rows(entries: Entries, found: Coordinates, axes: _Axes, formats: Int64) -> tuple[Rows, Int64, Flags]:
-    """Return rows of whole elements in the type of the file, the block of each, and which of all blocks are that."""
+def _rows(entries: Entries, found: Coordinates, axes: _Axes, formats: Int64) -> tuple[Rows, Flags]:
+    """Return rows of whole elements in the type of the file, and which of all blocks are that."""
     start, shape, record = found.start, axes.shape, axes.record
     able = (formats[:, 0] > 0) & (entries.itype[found.entry] == formats[:, 0]) & axes.known
     stride = np.ones_like(start) if found.stride is None else found.stride
@@ -234,8 +232,8 @@ def _rows(entries: Entries, found: Coordinates, axes: _Axes, formats: Int64) -> 
     rows[:, 1] = at // number
     rows[:, 2] = length // number
     rows[:, 3] = address[block] + step * length * unit[block]
-    rows[:, 4] = formats[block, 2]
-    return rows, block, able
+    rows[:, 4] = formats[block, 3]
+    return rows, able
 
 
 def _runs(start: Int64, count: Int64, stride: Int64, shape: Int64, record: Flags) -> tuple[Int64, Int64, Int64, Int64]:

@@ -208,9 +208,9 @@ class Redo:
             if first:
                 session.drain()
             some = indices[first : first + most]
-            rows, owner, units, left = rows_of_entries(source, some, partial(self.datasets.find, source))
+            rows, widths, units, left = rows_of_entries(source, some, partial(self.datasets.find, source))
             rows[:, 0] += session.posted.take_number(len(some))
-            for batch in log_batches(rows, owner, limit, store=None, read=source.read_into, units=units):
+            for batch in log_batches(rows, widths, limit, store=None, read=source.read_into, units=units):
                 queue.put_batch(batch)
             self._post_one_by_one(source, left)
 
