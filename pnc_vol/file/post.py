@@ -198,6 +198,9 @@ def _too_many(queue: Queue, node: DatasetNode, selection: Selection, nelems: int
     """Return whether a selection's runs are so many that they are better made part by part."""
     if queue.logged or nelems * (node.element.itemsize + ROW_COST) <= queue.budget // 2:
         return False
+    one, inner = selection.single_run(), math.prod(selection.shape[1:])
+    if one is not None and (not node.is_record or one[0] // inner == (one[0] + nelems - 1) // inner):
+        return False
     # What is too much goes to the file at once, past the ranks that write for others, as a post waits for no rank; many
     # runs took 60 times as long so. Therefore runs in lists are charged with what they take, and not with a row each.
     count = nelems // run_elements(selection)

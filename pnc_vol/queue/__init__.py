@@ -1,8 +1,11 @@
 """The queue holds what is posted to a file and not written: requests, and the stores that keep their bytes.
 
+A post becomes rows of five integers, one for each run (request, first element, elements, address, variable), in one
+table; a store keeps the bytes.
+
 ===================  =============================================================================
 `request`            the handle that a user holds on to
-`batches`            posted rows with their bytes (in an arena, a spill file, the user's array): what a flush writes
+`batches`            rows, the table of them, and batches with their bytes (an arena, a spill file, the user's array)
 `stores`             where bytes are kept: the protocol of a store, its rows in order, the register of names
 `memory`             the memory store: one arena
 `spill`              the spill file: what memory does not hold

@@ -563,3 +563,14 @@ def test_a_request_that_went_to_the_file_when_it_was_posted_is_done(path: pathli
         assert x[0] == x[19_999] == wanted
     with pnc_vol.File(path) as f:
         assert f["x"][0] == f["x"][19_999] == wanted
+
+
+def test_one_run_of_more_than_half_the_budget_waits_for_the_flush(tmp_path: pathlib.Path) -> None:
+    with pnc_vol.File(tmp_path / "a.nc", "w", buffer_size=1 << 20) as f:
+        x = f.create_dataset("x", (100_000,), "f8")
+        f.flush()
+        x[:] = np.arange(100_000)
+        assert "bytes_drained" not in f.statistics()
+        assert "drains" not in f.statistics()
+        f.flush()
+        assert x[99_999] == 99_999
