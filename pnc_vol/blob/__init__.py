@@ -11,8 +11,7 @@
 `set_headers`           what the headers of a set say, all together
 `subfile_set`           the subfiles of an open set: a session for each, a flush of all
 `set_driver`            addresses over the drivers of subfiles
-`map_agreement`         which decomposition map each variable of a set gets
-`posted_runs`           what a rank posted to the variables of a set, as runs
+`map_agreement`         which decomposition map each variable of a set gets, from what ranks posted
 `physical_definitions`  what is defined in a subfile
 `replay`                replays a set into one file: coverage, the header, the report
 `gathering`             copies values from blobs to the places of the canonical layout

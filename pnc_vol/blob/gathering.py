@@ -5,8 +5,8 @@ ranks, files' names.
 
 Rules
 -----
-1. A copy works on one stretch of one record of a variable at a time. The elements of a stretch are a few ranges of the
-   blobs, since a process's runs are in ascending order; they are read one by one and put into their order in memory.
+1. The elements of a stretch of one record of a variable are a few ranges of the blobs, since a process's runs are in
+   ascending order. Those of consecutive stretches are read together, and put into their order in memory.
    To read each blob once and write its runs, as the C tool does, makes many short writes to one file. So no rank needs
    data of another one, and none waits for one that failed.
 2. Which ranges and which order these are depends on the map alone: it is found once for all variables of a map.
@@ -17,7 +17,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +25,10 @@ import numpy.typing as npt
 
 from pnc_vol.drivers.base import Driver
 from pnc_vol.errors import FormatError
-from pnc_vol.extents.model import Extents, one_extent
+from pnc_vol.extents.merge import coalesce
+from pnc_vol.extents.model import Extents, Int64, before, one_extent
 from pnc_vol.file.reads.gathered import Order, order_of, ranges
-from pnc_vol.layout.base import OFFSET, ElementMap
+from pnc_vol.layout.base import ElementMap
 
 __all__ = ["CopiedVariable", "Piece", "copy", "pieces", "share"]
 
@@ -36,10 +37,6 @@ Bytes = npt.NDArray[np.uint8]
 _LEAST_STRETCH = 1 << 12
 _BLOCK, _LEAST_BLOCK = 1 << 20, 64 << 10
 """Bytes that are read or written at a time: what is read is still in a processor's cache when it is put in order."""
-_LOOKED = 64 << 10
-"""Bytes of a range from which on it is looked at in the file."""
-_RANGES = 256
-"""More ranges than this are read in one call."""
 
 
 class CopiedVariable(NamedTuple):
@@ -124,7 +121,7 @@ def copy(
     wanted : sequence of Piece
     source, target : Driver
     budget : int, bytes of memory that it may take, for buffers and for what is known of maps.
-    note : called as ``note(bytes, name)`` when so many more bytes of a variable are copied.
+    note : called as ``note(done, name)`` when a piece of a variable is copied, with the bytes of all so far.
 
     Returns
     -------
@@ -137,11 +134,12 @@ def copy(
         A subfile has become shorter.
     OSError
     """
-    # a quarter each: blocks read ahead, pending writes, the orders, and the current stretch
-    reader = _ReadAhead(source, budget // 4)
+    # a quarter each: pending writes, the orders, what is read together, and what the driver takes for that
     writer = _JoiningWriter(target, min(_BLOCK, max(_LEAST_BLOCK, budget // 4)))
     orders, room, done = dict[Hashable, Order](), budget // 4, 0
-    for piece in wanted:
+
+    def order_for(piece: Piece) -> Order:
+        nonlocal room
         of = piece.of
         key = (of.same, of.elements, piece.first, piece.elements)
         order = orders.get(key)
@@ -152,139 +150,71 @@ def copy(
                 orders.clear()
                 room = budget // 4 - order.nbytes
             orders[key] = order
-        offset = of.begin + piece.record * of.step + piece.first * of.width
-        _gather(piece, order, reader, writer.room(offset, piece.nbytes))
-        done += piece.nbytes
-        note(piece.nbytes, of.name)
+        return order
+
+    memory = np.empty(0, np.uint8)
+    for batch in _batches(wanted, min(_BLOCK, budget // 4)):
+        known = [order_for(piece) for piece in batch]
+        ends = np.cumsum(
+            [(order.total + order.holes) * piece.of.width for piece, order in zip(batch, known, strict=True)]
+        )
+        if ends[-1] > memory.size:
+            memory = np.empty(int(ends[-1]), np.uint8)
+        _read(source, batch, known, before(np.diff(ends, prepend=0)), memory)
+        for piece, order, values in zip(batch, known, np.split(memory, ends), strict=False):
+            of = piece.of
+            offset = of.begin + piece.record * of.step + piece.first * of.width
+            _put(order, values, of, writer.room(offset, piece.nbytes))
+            done += piece.nbytes
+            note(done, of.name)
     writer.flush()
     return done
 
 
-def _gather(piece: Piece, order: Order, reader: _ReadAhead, out: Bytes) -> None:
-    """Read the values of a piece, in the order of the target."""
-    of, width = piece.of, piece.of.width
-    wanted = ranges(of.source, order, piece.record)
-    if order.taken is None:
-        memory = out
-        reader.read(wanted, memory, of.name)
-        return
-    if order.length.size == 1 and not order.holes:
-        offset, nbytes = int(wanted.offset[0]), out.nbytes
-
-        def use(file: Bytes) -> None:
-            at = offset & OFFSET
-            _put(order, file[at : at + nbytes], width, of.fill, out)
-
-        if reader.look(offset, nbytes, use):
-            return
-        memory = reader.view(offset, nbytes, of.name)
-    else:
-        memory = np.empty((order.total + order.holes) * width, np.uint8)
-        reader.read(wanted, memory, of.name)
-    _put(order, memory, width, of.fill, out)
+def _batches(wanted: Sequence[Piece], nbytes: int) -> Iterator[list[Piece]]:
+    """Yield consecutive pieces of so many bytes together, or single ones that are larger."""
+    batch, size = list[Piece](), 0
+    for piece in wanted:
+        if batch and size + piece.nbytes > nbytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(piece)
+        size += piece.nbytes
+    if batch:
+        yield batch
 
 
-def _put(order: Order, memory: Bytes, width: int, pattern: bytes, out: Bytes) -> None:
-    """Put values that were read into the order of the target.
+def _read(source: Driver, batch: Sequence[Piece], orders: Sequence[Order], places: Int64, memory: Bytes) -> None:
+    """Read what is needed of some pieces together: variables that follow each other in a subfile are one range.
 
-    memory : uint8, of all ranges, and of one element more if some are nowhere.
-    pattern : bytes, of an element that is nowhere.
+    places : int64[n], where the ranges of each piece go in `memory`.
+
+    Raises
+    ------
+    FormatError
+        A subfile ends before one.
     """
-    assert order.taken is not None
+    found = [ranges(piece.of.source, order, piece.record) for piece, order in zip(batch, orders, strict=True)]
+    offset, length = (np.concatenate([one[i] for one in found]) for i in (0, 1))
+    place = np.concatenate([one.place + at for one, at in zip(found, places, strict=True)])
+    by_offset = np.argsort(offset, kind="stable")
+    together = coalesce(Extents(offset[by_offset], length[by_offset], place[by_offset]))
+    if source.read(together, memory) < together.nbytes:
+        for piece, one in zip(batch, found, strict=True):
+            if source.read(one, memory) < one.nbytes:
+                text = "could not be read whole: a subfile ends before its data, or was cut meanwhile"
+                raise FormatError(f"{piece.of.name!r} {text}", field=piece.of.name)
+
+
+def _put(order: Order, memory: Bytes, of: CopiedVariable, out: Bytes) -> None:
+    """Put values that were read into the order of the target."""
+    if order.taken is None:
+        out[:] = memory
+        return
     if order.holes:
-        memory[-width:] = np.frombuffer(pattern, np.uint8)
+        memory[-of.width :] = np.frombuffer(of.fill, np.uint8)
     # all indices are valid; mode "raise" would copy the whole output first
-    memory.view(f"V{width}").take(order.taken, out=out.view(f"V{width}"), mode="clip")
-
-
-class _ReadAhead:
-    """A reader that reads small neighbouring ranges in large blocks, which are kept while there is room."""
-
-    def __init__(self, driver: Driver, room: int) -> None:
-        self.driver, self.most = driver, max(1, room // _LEAST_BLOCK)
-        self.step, self.room = _LEAST_BLOCK, room
-        self.maps: bool | None = None
-        """Whether the file's own bytes can be had; None before that was tried."""
-        self.blocks: dict[int, Bytes] = {}
-
-    def read(self, extents: Extents, memory: Bytes, name: str) -> None:
-        """Read ranges into memory.
-
-        Raises
-        ------
-        FormatError
-            A file ends before one.
-        """
-        offset, length, place = extents
-        if not offset.size:
-            return
-        if offset.size > min(_RANGES, self.most // 2) or int(length.max()) >= _BLOCK:
-            self.complete(self.driver.read(extents, memory), extents.nbytes, name)
-            return
-        self.sized(int(offset.size))
-        for low, n, at in zip(offset.tolist(), length.tolist(), place.tolist(), strict=True):
-            self.range(low, memory[at : at + n], name)
-
-    def look(self, offset: int, nbytes: int, use: Callable[[Bytes], None]) -> bool:
-        """Let `use` copy a range of some length from the file's own bytes, if they can be had."""
-        if nbytes < _LOOKED or self.maps is False:
-            return False
-        seen = self.driver.look(offset + nbytes, nbytes, use)
-        if seen and not self.maps:
-            # long ranges are now copied from the file's own bytes, so small blocks are enough for the short ones
-            self.blocks.clear()
-            self.step, self.most = _LEAST_BLOCK, max(1, self.room // _LEAST_BLOCK)
-        self.maps = seen
-        return seen
-
-    def view(self, offset: int, nbytes: int, name: str) -> Bytes:
-        """Return one range, not to be changed: of a block that is kept if it lies in one."""
-        self.sized(1)
-        number, skip = divmod(offset, self.step)
-        if skip + nbytes <= self.step:
-            found = self.block(number)[skip : skip + nbytes]
-            self.complete(found.nbytes, nbytes, name)
-            return found
-        memory = np.empty(nbytes, np.uint8)
-        self.read(one_extent(offset, nbytes), memory, name)
-        return memory
-
-    def sized(self, count: int) -> None:
-        """Choose the size of a block, if that was not done: as many as ranges are read by turns, and some more."""
-        if self.step == _LEAST_BLOCK and not self.maps:
-            fit = self.room // (4 * count)
-            self.step = max(_LEAST_BLOCK, min(_BLOCK, 1 << max(0, fit.bit_length() - 1)))
-            self.most = max(1, self.room // self.step)
-
-    def range(self, offset: int, memory: Bytes, name: str) -> None:
-        """Read one range."""
-        done = 0
-        while done < memory.nbytes:
-            number, skip = divmod(offset + done, self.step)
-            block = self.block(number)
-            n = min(block.nbytes - skip, memory.nbytes - done)
-            self.complete(max(0, n), 1, name)
-            memory[done : done + n] = block[skip : skip + n]
-            done += n
-
-    def block(self, number: int) -> Bytes:
-        """Return a block of a file; shorter at its end."""
-        found = self.blocks.pop(number, None)
-        if found is None:
-            while len(self.blocks) >= self.most:
-                # least recently used first
-                del self.blocks[next(iter(self.blocks))]
-            found = np.empty(self.step, np.uint8)
-            found = found[: self.driver.read(one_extent(number * self.step, self.step), found)]
-        self.blocks[number] = found
-        return found
-
-    @staticmethod
-    def complete(got: int, nbytes: int, name: str) -> None:
-        if got < nbytes:
-            raise FormatError(
-                f"{name!r} could not be read whole: a subfile ends before its data, or was cut meanwhile", field=name
-            )
+    memory.view(f"V{of.width}").take(order.taken, out=out.view(f"V{of.width}"), mode="clip")
 
 
 class _JoiningWriter:

@@ -20,14 +20,13 @@ Rules
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap, wide_offsets
+from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, wide_offsets
 from pnc_vol.errors import DefinitionError, FormatError
 from pnc_vol.format.limits import MAX_NAME
 from pnc_vol.format.model import CHAR, INT, INT64, Attr, Dim, Header, HeaderFacts, Var, attr_values, record_dim
@@ -43,7 +42,6 @@ __all__ = [
     "Before",
     "Described",
     "Kept",
-    "MapVariables",
     "described",
     "is_blob_set",
     "physical_header",
@@ -91,7 +89,7 @@ def _ints(name: str, values: Iterable[int]) -> Attr:
 
 def physical_header(
     canonical: Header,
-    maps: Sequence[SizedMap],
+    maps: Sequence[MapSizes],
     assigned: Sequence[int],
     *,
     nblobs: int,
@@ -107,7 +105,7 @@ def physical_header(
     ----------
     canonical : Header
         Begins are ignored.
-    maps : sequence of SizedMap, D1, D2, ...
+    maps : sequence of MapSizes, D1, D2, ...
     assigned : sequence of int
         For each canonical variable the number of its map, from 1; 0 for one that is not partitioned.
     nblobs : int, processes that write to the subfile.
@@ -213,7 +211,7 @@ def _refuse_names(canonical: Header, assigned: Sequence[int], nmaps: int) -> Non
         )
 
 
-def _dimids(canonical: Header, one: SizedMap, users: Sequence[Var]) -> tuple[int, ...]:
+def _dimids(canonical: Header, one: MapSizes, users: Sequence[Var]) -> tuple[int, ...]:
     """Return the dimensions of a map: those that it was made for, or, if they have other numbers now, those of a
     variable.
 
@@ -228,7 +226,7 @@ def _dimids(canonical: Header, one: SizedMap, users: Sequence[Var]) -> tuple[int
     return ()
 
 
-def _map_variables(k: int, one: SizedMap, dimids: tuple[int, ...], row: int, column: int) -> Iterable[Var]:
+def _map_variables(k: int, one: MapSizes, dimids: tuple[int, ...], row: int, column: int) -> Iterable[Var]:
     wide = INT64 if wide_offsets(one.dims) else INT
     for name, text, code in zip(MAP_VARIABLES, _DESCRIPTIONS, (INT, INT64, INT64, wide, wide), strict=True):
         attrs = [Attr("description", CHAR, len(text), text.encode())]
@@ -238,7 +236,7 @@ def _map_variables(k: int, one: SizedMap, dimids: tuple[int, ...], row: int, col
 
 
 def _partitioned(
-    canonical: Header, var: Var, k: int, of: SizedMap, size: int, record: int | None
+    canonical: Header, var: Var, k: int, of: MapSizes, size: int, record: int | None
 ) -> tuple[tuple[int, ...], tuple[Attr, ...]]:
     """Return the dimensions that a variable has in the subfile, and the attributes that come before its own."""
     dims = shaped(var.dims, len(of.dims), size, record)
@@ -283,44 +281,24 @@ def _text(name: str, text: str) -> Attr:
     return Attr(name, CHAR, len(data), data)
 
 
-class MapVariables(NamedTuple):
-    """One map, as the header of a subfile describes it.
-
-    dims, dimids, nblobs, nelems, max_nreqs : see `maps.SizedMap`.
-    first : int
-        Its variable ``nreqs`` in the header of the subfile; the other four follow.
-    """
-
-    dims: tuple[int, ...]
-    dimids: tuple[int, ...]
-    nblobs: int
-    nelems: int
-    max_nreqs: int
-    first: int
-
-
 class Before(NamedTuple):
     """A variable by the name that it has in subfile 0 until the end of a flush.
 
     variable : int, its number in the header of the subfile.
-    map : int, from 1.
-    type : int
-    elements : int, of one record, or of all of it.
-    record : bool
+    same : (int, int, bool, tuple of int)
+        Its map, from 1, its type, whether it has records, and the lengths of one element: those of the variable that
+        subfile 0 has under this name.
     """
 
     variable: int
-    map: int
-    type: int
-    elements: int
-    record: bool
+    same: tuple[int, int, bool, tuple[int, ...]]
 
 
 class Described(NamedTuple):
     """What the header of a subfile says.
 
     canonical : Header, without begins.
-    maps : tuple of MapVariables
+    maps : tuple of MapSizes; the variables of map k are the five from 5 (k - 1) on.
     assigned : tuple of int, for each canonical variable the number of its map, from 1, or 0.
     variables : tuple of int, the physical variable of each canonical one.
     supplements : mapping of int to int, from a canonical variable to the physical one that is its supplement.
@@ -330,7 +308,7 @@ class Described(NamedTuple):
     """
 
     canonical: Header
-    maps: tuple[MapVariables, ...]
+    maps: tuple[MapSizes, ...]
     assigned: tuple[int, ...]
     variables: tuple[int, ...]
     supplements: Mapping[int, int]
@@ -469,7 +447,7 @@ class _HeaderDecoder:
             self.wrong(f"attribute {DIMIDS!r}{of}", list(ids), text)
         return ids
 
-    def map(self, k: int) -> MapVariables:
+    def map(self, k: int) -> MapSizes:
         nelems, column = self.size(f"D{k}.nelems"), self.size(f"D{k}.max_nreqs")
         first = (k - 1) * len(MAP_VARIABLES)
         rows: tuple[int, ...] = (self.canonical,)
@@ -487,9 +465,9 @@ class _HeaderDecoder:
         if self.record in ids:
             self.wrong(f"attribute {DIMIDS!r} of 'D{k}.nreqs'", list(ids), "the record dimension is in no map")
         nblobs, total, most = (self.header.dims[i].size for i in (rows[0], nelems, column))
-        return MapVariables(tuple(self.header.dims[i].size for i in ids), ids, nblobs, total, most, first)
+        return MapSizes(tuple(self.header.dims[i].size for i in ids), ids, nblobs, total, most)
 
-    def variable(self, var: Var, maps: Sequence[MapVariables]) -> tuple[Var, int]:
+    def variable(self, var: Var, maps: Sequence[MapSizes]) -> tuple[Var, int]:
         """Return the canonical variable, and the number of its map."""
         # Hundreds of variables have the same map and the same first attributes: these are decoded once.
         key = (*var.attrs[:2], var.dims)
@@ -518,7 +496,7 @@ class _HeaderDecoder:
             self.mapped[key] = ids, k
         return Var(var.name, ids, attrs, var.type), k
 
-    def before(self, i: int, var: Var, maps: Sequence[MapVariables]) -> tuple[str, Before]:
+    def before(self, i: int, var: Var, maps: Sequence[MapSizes]) -> tuple[str, Before]:
         """Read the name that subfile 0 has for a variable, and its map, type and size."""
         of = f" of {var.name!r}"
         attr = next(attr for attr in var.attrs if attr.name == BEFORE)
@@ -529,12 +507,11 @@ class _HeaderDecoder:
         rest = var.dims[int(record) :]
         if not 1 <= k <= len(maps) or rest[:1] != (self.size(f"D{k}.nelems"),):
             self.wrong(f"attribute {MAP!r}{of}", k, f"the variable has another shape, or there are {len(maps)} maps")
-        elements = math.prod(self.header.dims[n].size for n in rest)
-        name = attr.data.decode("utf-8", "surrogateescape")
-        return name, Before(i, k, var.type, elements, record)
+        trailing = tuple(self.header.dims[n].size for n in rest[1:])
+        return attr.data.decode("utf-8", "surrogateescape"), Before(i, (k, var.type, record, trailing))
 
     def supplement(
-        self, of: int, var: Var, variables: Sequence[Var], assigned: Sequence[int], maps: Sequence[MapVariables]
+        self, of: int, var: Var, variables: Sequence[Var], assigned: Sequence[int], maps: Sequence[MapSizes]
     ) -> tuple[int, int]:
         """Return the map of a supplement, and its elements."""
         what = f"attribute {SUPPLEMENT!r} of {var.name!r}"

@@ -7,7 +7,7 @@ Rules
 1. One index serves all variables of a map. It takes 16 bytes for each piece: elements in ascending order that lie one
    behind the other in one *part*, or in none. A part is what lies together of every variable of the map: of a subfile
    of PnetCDF blobs all of it, of HDF5 blobs each blob. Neighbours are joined, whichever blobs of a part they come from.
-2. An element is in one blob at most: an index of blobs that overlap is refused, and `coverage` says where they do.
+2. An element is in one blob at most: an index of blobs that overlap is refused, by an error that says where they do.
 3. No Python loop runs over runs: an index of 2,000,000 runs of one element is made in 0.4 s, and gives all places in
    0.3 s. A place is found by a binary search and an addition, also where elements are in no blob.
 4. Memory is bounded: the index of a map with many runs is made for one *window* of its elements at a time, the one that
@@ -27,9 +27,8 @@ from pnc_vol.errors import FormatError, LimitError
 from pnc_vol.extents.merge import coalesced
 from pnc_vol.extents.model import Int64, Runs, before, distinct, spread
 
-__all__ = ["BoundedIndex", "Coverage", "ElementIndex", "Pieces", "index_of"]
+__all__ = ["BoundedIndex", "ElementIndex", "Pieces", "index_of"]
 
-_MOST_NAMED = 10
 _MOST_RUNS = 1 << 21  # of a window: at most 64 MiB of index, and 220 MiB while it is made
 _BUCKETS = 1 << 16
 _SHIFT = 42  # 2,097,152 parts of 4,398,046,511,103 elements
@@ -54,29 +53,6 @@ class Pieces(NamedTuple):
     part: Int64
     position: Int64
     run: Int64
-
-
-class Coverage(NamedTuple):
-    """How the blobs of a map cover its elements.
-
-    nelems : int, elements of the map's dimensions.
-    covered, none, several : int, of these in at least one blob, in none, and in more than one.
-    conflicts : tuple of str, blobs that have the same elements; the first ten pairs.
-    """
-
-    nelems: int
-    covered: int
-    none: int
-    several: int
-    conflicts: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Return two pairs of blobs that have the same elements, and the counts."""
-        counts = (
-            f"of {self.nelems} elements {self.covered} are in blobs, {self.none} in none, {self.several} in several"
-        )
-        more = ("and others",) if len(self.conflicts) > 2 else ()
-        return "; ".join((*self.conflicts[:2], *more, counts))
 
 
 class _Gathered:
@@ -129,19 +105,18 @@ class _Gathered:
         reach = np.maximum.accumulate(self.start + self.length)
         return np.flatnonzero(self.start[1:] < reach[:-1]) + 1
 
-    def counted(self, nelems: int, overlaps: npt.NDArray[np.intp]) -> Coverage:
-        """Return how many of `nelems` elements, those of the window, are in blobs, in none, and in several."""
-        if not overlaps.size:
-            covered = int(self.length.sum())
-            return Coverage(nelems, covered, nelems - covered, 0, ())
+    def refusal(self, nelems: int, overlaps: npt.NDArray[np.intp]) -> FormatError:
+        """Return the error of blobs that overlap: two pairs of them, and how many of `nelems` elements, those of the
+        window, are in blobs, in none, and in several."""
         covered = int(coalesced(Runs(self.start, self.length)).length.sum())
         # The blobs that hold the elements between two bounds are those that began less those that ended.
-        bounds = distinct(np.concatenate((self.start, self.start + self.length)))
         ends = np.sort(self.start + self.length)
+        bounds = distinct(np.concatenate((self.start, ends)))
         depth = np.searchsorted(self.start, bounds, side="right") - np.searchsorted(ends, bounds, side="right")
         several = int(np.diff(bounds)[depth[:-1] > 1].sum())
-        conflicts = tuple(self.conflict(int(i)) for i in overlaps[:_MOST_NAMED])
-        return Coverage(nelems, covered, nelems - covered, several, conflicts)
+        named = [self.conflict(int(i)) for i in overlaps[:2]] + ["and others"] * (overlaps.size > 2)
+        counts = f"of {nelems} elements {covered} are in blobs, {nelems - covered} in none, {several} in several"
+        return FormatError("; ".join((*named, counts)), field="offsets", value=int(self.start[overlaps[0]]))
 
     def conflict(self, i: int) -> str:
         """Run `i` and one before it that has its first element."""
@@ -189,8 +164,8 @@ class ElementIndex:
     >>> found = index.locate(Runs(np.array([2]), np.array([5])))
     >>> found.start.tolist(), found.part.tolist(), found.position.tolist()
     ([2, 3, 5, 6], [0, 1, -1, 0], [2, 0, 0, 3])
-    >>> [column.tolist() for column in index.holes()]
-    [[5, 8], [1, 2]]
+    >>> index.uncovered()
+    3
     """
 
     __slots__ = ("_home", "_start", "nelems")
@@ -206,8 +181,7 @@ class ElementIndex:
         found = _Gathered(nelems, parts, name, low, high)
         overlaps = found.overlaps()
         if overlaps.size:
-            text = str(found.counted(high - low, overlaps))
-            raise FormatError(text, field="offsets", value=int(found.start[overlaps[0]]))
+            raise found.refusal(high - low, overlaps)
         self._take(Runs(found.start, found.length), found.home, low, high, low - found.below)
         self.nelems = nelems
 
@@ -242,11 +216,6 @@ class ElementIndex:
         self._start[at], self._home[at] = low[holes], ~(before(high[holes] - low[holes]) + holes_before)
         self._start[-1] = last
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that it takes."""
-        return self._start.nbytes + self._home.nbytes
-
     def locate(self, runs: Runs) -> Pieces:
         """Locate runs of elements.
 
@@ -277,15 +246,10 @@ class ElementIndex:
         position = np.where(home < 0, ~home, home & _POSITION) + (low - self._start[piece])
         return Pieces(low, high - low, low - start[run] + before(length)[run], part, position, run)
 
-    def holes(self) -> Runs:
-        """Return the elements that are in no blob, in ascending runs."""
+    def uncovered(self) -> int:
+        """Return the number of elements that are in no blob."""
         at = np.flatnonzero(self._home < 0)
-        return Runs(self._start[at], self._start[at + 1] - self._start[at])
-
-    def coverage(self) -> Coverage:
-        """Return how many elements are in blobs; none of them is in several."""
-        none = int(self.holes().length.sum())
-        return Coverage(self.nelems, self.nelems - none, none, 0, ())
+        return int((self._start[at + 1] - self._start[at]).sum())
 
 
 class BoundedIndex(ElementIndex):
@@ -309,7 +273,7 @@ class BoundedIndex(ElementIndex):
     --------
     >>> two = SubfileMap((10,), (0,), (Runs(np.array([0, 6]), np.array([3, 2])), Runs(np.array([3]), np.array([2]))))
     >>> index = BoundedIndex(10, lambda: [(0, two)], most=2)
-    >>> index.windows.tolist(), index.coverage().none
+    >>> index.windows.tolist(), index.uncovered()
     ([0, 6, 10], 3)
     >>> index.locate(Runs(np.array([4]), np.array([3]))).position.tolist()
     [6, 0, 3]
@@ -344,11 +308,6 @@ class BoundedIndex(ElementIndex):
             self._held = number, ElementIndex(self.nelems, self._parts(), self._name, within)
         return self._held[1]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that it takes at the moment."""
-        return self.windows.nbytes + (0 if self._held is None else self._held[1].nbytes)
-
     def locate(self, runs: Runs) -> Pieces:
         """See `ElementIndex.locate`."""
         start, end = runs.start, runs.start + runs.length
@@ -372,15 +331,9 @@ class BoundedIndex(ElementIndex):
         order = np.argsort(made.place, kind="stable")
         return Pieces(*(column[order] for column in made))
 
-    def holes(self) -> Runs:
-        """See `ElementIndex.holes`; those at the end of a window go on in the next one."""
-        found = [self._window(number).holes() for number in range(self.windows.size - 1)]
-        return coalesced(Runs(*(np.concatenate([one[i] for one in found]) for i in (0, 1))))
-
-    def coverage(self) -> Coverage:
-        """See `ElementIndex.coverage`."""
-        none = sum(int(self._window(number).holes().length.sum()) for number in range(self.windows.size - 1))
-        return Coverage(self.nelems, self.nelems - none, none, 0, ())
+    def uncovered(self) -> int:
+        """See `ElementIndex.uncovered`."""
+        return sum(self._window(number).uncovered() for number in range(self.windows.size - 1))
 
 
 def index_of(

@@ -33,14 +33,15 @@ import numpy.typing as npt
 from pnc_vol.blob.index import ElementIndex
 from pnc_vol.blob.layout import BlobFiles
 from pnc_vol.blob.maps import SubfileMap, derived, split_rows
-from pnc_vol.blob.posted_runs import PostedRuns, inner_shape
 from pnc_vol.extents.decomposition import Decomposition
-from pnc_vol.extents.model import Runs
+from pnc_vol.extents.merge import coalesced
+from pnc_vol.extents.model import Int64, Runs
 from pnc_vol.format.model import Header, record_dim
 from pnc_vol.mapping.tree import DatasetNode
+from pnc_vol.queue.batches import Batch, Rows, in_parts
 from pnc_vol.ranks.comm import Comm, joined_lists
 
-__all__ = ["Agreed", "MapAgreement", "MapReport", "Proposal", "packed_lists", "unpacked_lists"]
+__all__ = ["Agreed", "MapAgreement", "MapReport", "PostedRuns", "Proposal", "inner_shape"]
 
 _NO_RUNS = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
 _SMALL = 64 << 10
@@ -60,7 +61,8 @@ class Agreed:
         each subfile has a copy.
     other_subfiles : bool, some rank may write to a subfile of other ranks.
     overlaps : bool, several ranks may have posted the same element.
-    crosses : bool, some rank may write elements that another rank wrote before, or writes later.
+    crosses : bool, some rank may write elements that another rank wrote before, or writes later, in this flush or the
+        one before.
     pieces : int, the most runs that any rank has to write, where all that it owns of a map is one.
     """
 
@@ -101,19 +103,26 @@ class MapAgreement:
         self._undecided: set[int] = set()
         self.lists: dict[int, list[Runs]] = {}
         """By the number of a map that is not in the files yet, the runs of all ranks."""
+        self.decided, self._crossed = Agreed(), False
+        """What was agreed on and is not in the files yet; whether ranks may hold what others own."""
 
     def noted(self) -> Callable[[], None]:
         """Return what takes back all that is agreed from now on."""
         files = self.files
         before = dict(files.assigned), list(files.dims), dict(files.own)
-        own = dict(self._numbers), set(self._undecided), dict(self.lists)
+        own = dict(self._numbers), set(self._undecided), dict(self.lists), self.decided, self._crossed
 
         def take_back() -> None:
             files.assigned, files.dims, files.own = before
-            self._numbers, self._undecided, self.lists = own
+            self._numbers, self._undecided, self.lists, self.decided, self._crossed = own
             files.forget_maps()
 
         return take_back
+
+    def note_written(self) -> None:
+        """Forget what was agreed on: it is in the files."""
+        self.decided = Agreed()
+        self.lists.clear()
 
     def index_of_lists(self, k: int) -> ElementIndex | None:
         """Build the index of a map that is not in the files yet; None if this rank lacks the runs of other ranks."""
@@ -187,6 +196,8 @@ class MapAgreement:
         if self._strays:
             hit = [at[u] for u in self._strays & here if self._misses(u, _inner(nodes[u]), posted)]
             agreed.supplements |= {uids[i] for i in self.comm.merge("flush strays", hit, joined_lists)}
+        self.decided = self.decided.followed_by(agreed, uids)
+        agreed.crosses, self._crossed = agreed.crosses or self._crossed, agreed.crosses
         return agreed
 
     def _turn(self, uid: int) -> tuple[int, int]:
@@ -203,8 +214,10 @@ class MapAgreement:
         nelems = int(part.length.sum())
         whole = len(part.start) == 1 and nelems == math.prod(shape)
         explicit, beyond = own is not None, posted.beyond(here, own)
-        digest = posted.digest(part)
-        proposal = Proposal.of(self.comm.rank, digest, nelems, whole=whole, explicit=explicit, beyond=beyond)
+        word = hashlib.blake2b(f"{self.comm.rank} {posted.digest(part)}".encode(), digest_size=16).digest()
+        proposal = Proposal(
+            int.from_bytes(word, "little"), int(nelems > 0), whole or not nelems, explicit=explicit, beyond=beyond
+        )
         return proposal, part, posted.pieces(node.uid, inner, part)
 
     def _misses(self, uid: int, inner: int, posted: PostedRuns) -> bool:
@@ -230,39 +243,38 @@ class MapAgreement:
         files, agreed = self.files, Agreed(pieces=report.pieces, overlaps=report.overlaps)
         self._strays: set[int] = set()
         agreed.crosses = report.beyond or report.overlaps
-        agreed.other_subfiles = report.other_subfiles and len(self._subfile_ranks) < len(self.subfile_of)
+        elsewhere = len(self._subfile_ranks) < len(self.subfile_of)
+        agreed.other_subfiles = report.other_subfiles and elsewhere
         agreed.supplements = {uids[i] for i in report.supplements}
         agreed.copies = {uids[i]: records for i, records in report.copies.items()}
+        # by what identifies a new map its variables; those of which all ranks have to know the runs of all
         new: dict[Any, list[int]] = {}
         shared: set[Any] = set()
         for i in sorted(report.maps):
-            uid, node = uids[i], nodes[uids[i]]
-            found = self._verdict(report.kinds[report.maps[i]], inner_shape(node), node.element.itemsize)
+            uid, node, found = uids[i], nodes[uids[i]], report.kinds[report.maps[i]]
+            shape = inner_shape(node)
             self._undecided.discard(uid)
-            agreed.overlaps |= found.overlaps
-            agreed.crosses |= found.overlaps
-            if found.key is None:
+            several = found.posted > 1
+            small = self.comm.size == 1 or math.prod(shape) * node.element.itemsize <= _SMALL
+            if not found.explicit and (not found.posted or (found.whole and (several or small))):
+                # it is not partitioned
+                agreed.overlaps |= several or found.beyond
                 agreed.copies[uid] = (0, max(1, (node.shape or (0,))[0])) if node.is_record else (0, 1)
-                agreed.other_subfiles, agreed.crosses = len(self._subfile_ranks) < len(self.subfile_of), True
+                agreed.other_subfiles, agreed.crosses = elsewhere, True
                 continue
-            new.setdefault(found.key, []).append(uid)
-            if found.all_ranks:
-                shared.add(found.key)
-            if found.strays:
+            agreed.overlaps |= found.beyond
+            agreed.crosses |= found.beyond
+            key = shape, found.word
+            new.setdefault(key, []).append(uid)
+            if not found.explicit or found.beyond:
+                shared.add(key)
+            if found.explicit and found.beyond:
                 self._strays.add(uid)
         self._make(agreed, header, uids, new, shared, own_runs)
         for key, members in new.items():
             for uid in members:
                 files.assigned[uid] = self._numbers[key]
         return agreed
-
-    def _verdict(self, found: Proposal, shape: tuple[int, ...], itemsize: int) -> _Verdict:
-        several = found.posted > 1
-        small = self.comm.size == 1 or math.prod(shape) * itemsize <= _SMALL
-        if not found.explicit and (not found.posted or (found.whole and (several or small))):
-            return _Verdict(None, overlaps=several or found.beyond)
-        strays = found.explicit and found.beyond
-        return _Verdict((shape, found.word), found.beyond, all_ranks=not found.explicit or found.beyond, strays=strays)
 
     def _make(
         self,
@@ -319,30 +331,15 @@ class MapAgreement:
         for every, names in ((True, [k for k in keys if k in shared]), (False, [k for k in keys if k not in shared])):
             if not names:
                 continue
-            packed = packed_lists([own[key] for key in names])
+            packed = _packed([own[key] for key in names])
             by_rank: Mapping[int, Any]
             if every:
                 by_rank = dict(comm.merge("flush lists", [[comm.rank, packed.tobytes()]], add))
             else:
                 by_rank = comm.exchange("flush lists", dict.fromkeys(self._subfile_ranks, packed))
-            lists = {rank: unpacked_lists(one, len(names)) for rank, one in by_rank.items()}
+            lists = {rank: _unpacked(one, len(names)) for rank, one in by_rank.items()}
             found |= {key: {rank: one[i] for rank, one in lists.items()} for i, key in enumerate(names)}
         return found
-
-
-class _Verdict(NamedTuple):
-    """The decision about one variable.
-
-    key : hashable that identifies its map; None: it is not partitioned.
-    overlaps : bool, see `Agreed`.
-    all_ranks : bool, all ranks have to know the runs of all.
-    strays : bool, ranks posted elements that the decompositions do not have.
-    """
-
-    key: Any
-    overlaps: bool
-    all_ranks: bool = False
-    strays: bool = False
 
 
 def _dimids(header: Header, number: int, ndims: int) -> tuple[int, ...]:
@@ -376,16 +373,6 @@ class Proposal(NamedTuple):
     whole: bool
     explicit: bool
     beyond: bool
-
-    @classmethod
-    def of(cls, rank: int, digest: str, nelems: int, *, whole: bool, explicit: bool, beyond: bool) -> Proposal:
-        """Make the proposal of one rank.
-
-        digest : str, of its runs.
-        nelems : int, elements of these.
-        """
-        word = hashlib.blake2b(f"{rank} {digest}".encode(), digest_size=16).digest()
-        return cls(int.from_bytes(word, "little"), int(nelems > 0), whole or not nelems, explicit, beyond)
 
     def and_of(self, other: Proposal) -> Proposal:
         """Merge the proposal of these ranks with that of others."""
@@ -477,15 +464,144 @@ def _joined(lower: list[Any], higher: list[Any]) -> list[Any]:
     return one._value(-1)
 
 
-def packed_lists(lists: Sequence[Runs]) -> npt.NDArray[np.uint8]:
+def _packed(lists: Sequence[Runs]) -> npt.NDArray[np.uint8]:
     """Encode lists of runs: the length of each list, and then all columns."""
     columns = [column for one in lists for column in one]
     lengths = np.array([len(one.start) for one in lists], np.int64)
     return np.concatenate((lengths, *columns)).astype("<i8", copy=False).view(np.uint8)
 
 
-def unpacked_lists(packed: Any, n: int) -> list[Runs]:
+def _unpacked(packed: Any, n: int) -> list[Runs]:
     numbers = np.frombuffer(packed, "<i8").astype(np.int64)
     ends = n + np.cumsum(np.repeat(numbers[:n], 2))
     columns = np.split(numbers[n:], ends[:-1] - n)
     return [Runs(*columns[i : i + 2]) for i in range(0, 2 * n, 2)]
+
+
+# ------------------------------------------------------------------------------------------------- what was posted
+
+
+def inner_shape(node: DatasetNode) -> tuple[int, ...]:
+    """Return the lengths of a dataset that a map covers: all axes but that of records."""
+    shape = node.shape or ()
+    return shape[1:] if node.is_record else shape
+
+
+class PostedRuns:
+    """What a rank posted to each variable of a set of subfiles, as runs of elements.
+
+    Many variables are posted with the same list of runs, the same object: a result about a list, or about two lists
+    together, is computed once. Lists are kept as long as their results, as the `id` of a freed list may become that of
+    another one.
+
+    Parameters
+    ----------
+    batches : sequence of Batch, in the order of posting.
+    """
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._items: dict[int, list[Rows | Runs]] = {}
+        for batch in batches:
+            table = batch.table
+            for uid in table.uids:
+                items = self._items.setdefault(uid, [])
+                items += [runs or rows for rows, runs in in_parts(table.of(uid).rows, table.lists)]
+        self._within: dict[tuple[int, int], tuple[Runs, Runs]] = {}
+        self._beyond: dict[tuple[int, int], tuple[Runs, Runs, bool]] = {}
+        self._whole: dict[tuple[int, int], tuple[Runs, Runs, bool]] = {}
+        self._digests: dict[int, tuple[Runs, str]] = {}
+
+    @property
+    def uids(self) -> set[int]:
+        """The variables that were posted."""
+        return set(self._items)
+
+    def lists(self, uid: int) -> tuple[int, ...] | None:
+        """Return a key that is equal for variables posted with the same lists; None if other posts were made, too."""
+        items = self._items.get(uid, ())
+        found = tuple([id(item) for item in items if isinstance(item, Runs)])
+        return found if len(found) == len(items) else None
+
+    def of(self, uid: int, inner: int) -> Runs:
+        """Return the posted elements of a variable, sorted and disjoint.
+
+        inner : int, elements of a record, to have the elements within a record; 0: all elements as they are.
+        """
+        parts: list[Runs] = []
+        for item in self._items.get(uid, ()):
+            if isinstance(item, Runs):
+                found = self._listed(item, inner)
+                if not any(found is other for other in parts):
+                    parts.append(found)
+            else:
+                parts.append(_within(Runs(item[:, 1], item[:, 2]), inner))
+        if len(parts) == 1:
+            return parts[0]
+        columns: list[Int64] = [np.concatenate([np.empty(0, np.int64), *(one[i] for one in parts)]) for i in (0, 1)]
+        return coalesced(Runs(*columns))
+
+    def _listed(self, runs: Runs, inner: int) -> Runs:
+        found = self._within.get((id(runs), inner))
+        if found is None:
+            found = self._within[id(runs), inner] = runs, _within(runs, inner)
+        return found[1]
+
+    def pieces(self, uid: int, inner: int, own: Runs | None) -> int:
+        """Count the posted runs of a variable; a list equal to `own`, this rank's part of the map, is one piece."""
+        count = 0
+        for item in self._items.get(uid, ()):
+            if not isinstance(item, Runs):
+                count += len(item)
+            elif own is not None and self._is_whole(item, self._listed(item, inner), own):
+                count += 1
+            else:
+                count += len(item.start)
+        return count
+
+    def _is_whole(self, runs: Runs, within: Runs, own: Runs) -> bool:
+        found = self._whole.get((id(runs), id(own)))
+        if found is None:
+            whole = int(runs.length.sum()) == int(own.length.sum()) and all(map(np.array_equal, within, own))
+            found = self._whole[id(runs), id(own)] = runs, own, whole
+        return found[2]
+
+    def beyond(self, here: Runs, own: Runs | None) -> bool:
+        """Return whether runs have elements that are not among those of a sorted list."""
+        if own is None or here is own:
+            return False
+        found = self._beyond.get((id(here), id(own)))
+        if found is None:
+            found = self._beyond[id(here), id(own)] = here, own, _beyond(here, own)
+        return found[2]
+
+    def digest(self, runs: Runs) -> str:
+        """Return a hash of a list of runs."""
+        found = self._digests.get(id(runs))
+        if found is None:
+            made = hashlib.blake2b(runs.start.tobytes() + runs.length.tobytes(), digest_size=12).hexdigest()
+            found = self._digests[id(runs)] = runs, made
+        return found[1]
+
+    def records(self, node: DatasetNode) -> tuple[int, int]:
+        """Return the first record of a variable that was posted and the one behind the last; (0, 1) of one without
+        records."""
+        if not node.is_record:
+            return 0, 1
+        inner = max(1, math.prod(inner_shape(node)))
+        items = self._items[node.uid]
+        runs = [item if isinstance(item, Runs) else Runs(item[:, 1], item[:, 2]) for item in items]
+        first = min(int(one.start.min()) for one in runs) // inner
+        last = max(int((one.start + one.length).max()) for one in runs)
+        return first, -(-last // inner)
+
+
+def _within(found: Runs, inner: int) -> Runs:
+    return coalesced(Runs(found.start % inner, found.length) if inner else found)
+
+
+def _beyond(here: Runs, own: Runs) -> bool:
+    if not len(here.start):
+        return False
+    at = np.searchsorted(own.start, here.start, side="right") - 1
+    ends = np.where(at >= 0, own.start[at] + own.length[at], 0) if len(own.start) else np.zeros_like(here.start)
+    return bool(((at < 0) | (here.start + here.length > ends)).any())

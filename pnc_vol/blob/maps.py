@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,6 @@ from pnc_vol.extents.place import split_rows
 __all__ = [
     "MAP_VARIABLES",
     "MapSizes",
-    "SizedMap",
     "SubfileMap",
     "blob_row",
     "content",
@@ -48,8 +47,8 @@ MAP_VARIABLES = ("nreqs", "blob_start", "blob_count", "offsets", "lengths")
 _INT_MAX = 2**31 - 1
 
 
-class SizedMap(Protocol):
-    """What the header of a subfile needs of a map: `MapSizes`, or a `SubfileMap`.
+class MapSizes(NamedTuple):
+    """What the header of a subfile says of a map.
 
     dims : tuple of int, lengths of the canonical dimensions, without the record dimension.
     dimids : tuple of int, their numbers in the canonical header that the map was made with.
@@ -57,35 +56,11 @@ class SizedMap(Protocol):
         Blobs; elements of all blobs; runs of the blob with the most. The last two are at least 1.
     """
 
-    @property
-    def dims(self) -> tuple[int, ...]: ...
-
-    @property
-    def dimids(self) -> tuple[int, ...]: ...
-
-    @property
-    def nblobs(self) -> int: ...
-
-    @property
-    def nelems(self) -> int: ...
-
-    @property
-    def max_nreqs(self) -> int: ...
-
-
-class MapSizes(NamedTuple):
-    """See `SizedMap`."""
-
     dims: tuple[int, ...]
     dimids: tuple[int, ...]
     nblobs: int
     nelems: int
     max_nreqs: int
-
-    @classmethod
-    def of(cls, one: SizedMap) -> MapSizes:
-        """Return the sizes of a map, without its runs."""
-        return cls(one.dims, one.dimids, one.nblobs, one.nelems, one.max_nreqs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +118,11 @@ class SubfileMap:
     def max_nreqs(self) -> int:
         """Runs of the blob with the most, but at least 1."""
         return max(1, int(self.nreqs.max(initial=0)))
+
+    @property
+    def sizes(self) -> MapSizes:
+        """The sizes of the map, without its runs."""
+        return MapSizes(self.dims, self.dimids, self.nblobs, self.nelems, self.max_nreqs)
 
 
 def wide_offsets(dims: Sequence[int]) -> bool:
@@ -215,12 +195,12 @@ def content(maps: Sequence[SubfileMap]) -> list[UInt8]:
     return made
 
 
-def from_content(sizes: SizedMap, columns: Sequence[Any], name: str, begins: Sequence[Any]) -> SubfileMap:
+def from_content(sizes: MapSizes, columns: Sequence[Any], name: str, begins: Sequence[Any]) -> SubfileMap:
     """Decode a map from the five variables of a subfile that describe it.
 
     Parameters
     ----------
-    sizes : SizedMap, what the header says of it.
+    sizes : MapSizes, what the header says of it.
     columns : five arrays of integers
         Values of ``nreqs``, ``blob_start`` and ``blob_count`` (nblobs), ``offsets`` and ``lengths``
         (nblobs, max_nreqs); of the last two also lists of rows that are as long as there are runs.

@@ -26,7 +26,6 @@ import struct
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import count, takewhile
 
@@ -38,7 +37,7 @@ from pnc_vol.system.full_io import read_at
 from pnc_vol.warn import warn_outside
 
 __all__ = [
-    "Naming", "complete_renames", "forget_renames", "matched_set", "pending_renames", "set_of_subfile",
+    "complete_renames", "forget_renames", "matched_set", "pending_renames", "remove_stale", "set_of_subfile",
     "subfile_path", "subfiles_of", "write_renames",
 ]  # fmt: skip
 
@@ -105,29 +104,16 @@ _MAGIC = b"PNCR0001"
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(slots=True)
-class Naming:
-    """How far the naming of the subfiles of a set is.
+def remove_stale(system: System, path: str, stale: list[str]) -> None:
+    """Remove the files that a set has taken the place of, as nobody will find undone, when its files have their names.
 
-    Attributes
-    ----------
-    unnamed : bool, they have temporary names, or get them in this flush, until all have their names.
-    renaming : bool, a journal lists their renames: an opening does those that are left.
-    stale : list of str, on rank 0 the files that a new set takes the place of, besides those of its own names.
+    stale : list of str, is empty then.
     """
-
-    unnamed: bool
-    stale: list[str]
-    renaming: bool = False
-
-    def remove_stale(self, system: System, path: str) -> None:
-        """Remove what the set has taken the place of, as nobody will find undone, when its files have their names."""
-        stale, self.stale = self.stale, []
-        if stale:
-            system.fsync_dir(os.path.dirname(subfile_path(path, 0)) or ".")
-        for name in stale:
-            with suppress(FileNotFoundError):
-                system.unlink(name)
+    if stale:
+        system.fsync_dir(os.path.dirname(subfile_path(path, 0)) or ".")
+    while stale:
+        with suppress(FileNotFoundError):
+            system.unlink(stale.pop(0))
 
 
 def _journal_path(system: System, path: str) -> str:
@@ -184,13 +170,14 @@ def pending_renames(system: System, path: str) -> dict[int, str]:
     journal = _journal_path(system, path)
     try:
         status = system.lstat(journal)
+        why, content = distrust(status, system.stat(os.path.dirname(journal) or ".")), b""
+        if not why:
+            content = _content(system, journal, status.st_size)
     except FileNotFoundError:
+        # there is none, or its writer is done
         return {}
-    why, content = distrust(status, system.stat(os.path.dirname(journal) or ".")), b""
-    if not why:
-        content = _content(system, journal, status.st_size)
-        if content[: _HEAD.size] != _HEAD.pack(_MAGIC, zlib.crc32(content[_HEAD.size :])):
-            why = "is damaged"
+    if not why and content[: _HEAD.size] != _HEAD.pack(_MAGIC, zlib.crc32(content[_HEAD.size :])):
+        why = "is damaged"
     if why:
         warn_outside(f"{path}: the journal {journal} {why} and is not used; remove it")
     pending: dict[int, str] = {}
@@ -221,11 +208,7 @@ def complete_renames(system: System, path: str) -> None:
 
 
 def _content(system: System, journal: str, nbytes: int) -> bytes:
-    """Return the bytes of the journal; none if it has gone, because its writer was done."""
-    try:
-        fd = system.open(journal, _FLAGS)
-    except FileNotFoundError:
-        return _HEAD.pack(_MAGIC, zlib.crc32(b""))
+    fd = system.open(journal, _FLAGS)
     try:
         found = bytearray(nbytes)
         return bytes(found[: read_at(system, fd, memoryview(found), 0)])

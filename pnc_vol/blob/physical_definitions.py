@@ -6,21 +6,25 @@ is made of.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap, SubfileMap, content
+from pnc_vol.blob.header import Kept
+from pnc_vol.blob.map_agreement import inner_shape
+from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap, content
 from pnc_vol.extents.model import one_extent
 from pnc_vol.file.definitions import Definitions
 from pnc_vol.file.session import Session
-from pnc_vol.format.model import Header
+from pnc_vol.format.model import CHAR, INT64, TYPES, Header, is_record
 from pnc_vol.layout.base import Layout
 from pnc_vol.mapping.dimensions import DimBook
-from pnc_vol.mapping.dtypes import Element
+from pnc_vol.mapping.dtypes import Element, element_for
 from pnc_vol.mapping.flatten import Flat
 from pnc_vol.mapping.tree import DatasetNode, Tree
 
-__all__ = ["Member", "PhysicalDefinitions", "PhysicalVariable"]
+__all__ = ["Member", "PhysicalDefinitions", "PhysicalVariable", "map_keys", "stored_variables", "variables_of"]
+
+_INTS = element_for("i4"), element_for("i8")
 
 
 class PhysicalVariable(NamedTuple):
@@ -92,17 +96,23 @@ class PhysicalDefinitions(Definitions):
         node = self._nodes.get(key)
         return None if node is None else node.uid
 
-    def blobs(self) -> Iterator[tuple[tuple[int, int], tuple[int, ...], int, PhysicalVariable]]:
-        """Yield the partitioned variables: each with its key, its lengths and type in the header, and as it was
-        given."""
+    def kept(
+        self, gone: Mapping[tuple[int, int], str], still: Container[tuple[int, int]]
+    ) -> list[tuple[Kept, PhysicalVariable]]:
+        """Return what the subfile has of variables that only subfile 0 still names.
+
+        gone : mapping of uid and map to the name in subfile 0.
+        still : container of uid and map, of all that there is.
+        """
         assert self.flat is not None
-        header = self.flat.header
+        header, found = self.flat.header, []
         for (key, node), var in zip(self._nodes.items(), header.vars, strict=True):
-            if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], int) and key[1]:
-                given = PhysicalVariable(
-                    key, node.element, node.shape or (), record=node.maxshape is not None, fillvalue=node.fillvalue
-                )
-                yield key, tuple(header.dims[i].size for i in var.dims), var.type, given
+            if key in gone and key not in still and isinstance(key, tuple):
+                record = node.maxshape is not None
+                trailing = tuple(header.dims[i].size for i in var.dims[record + 1 :])
+                given = PhysicalVariable(key, node.element, node.shape or (), record, node.fillvalue)
+                found.append((Kept(gone[key], key[1], var.type, trailing, record), given))
+        return found
 
     def flatten(self, layout: Layout, *, common: bool) -> Flat:
         return self.make_header()
@@ -115,18 +125,79 @@ class PhysicalDefinitions(Definitions):
         return header.with_numrecs(numrecs)
 
 
+def map_keys(maps: Sequence[MapSizes]) -> list[Hashable]:
+    """Return what the variables of maps are; see `stored_variables`."""
+    return [(k, j, of.nblobs) for k, of in enumerate(maps, 1) for j in range(len(MAP_VARIABLES))]
+
+
+def variables_of(
+    header: Header,
+    maps: Sequence[MapSizes],
+    uids: Sequence[int],
+    nodes: Mapping[int, DatasetNode],
+    assigned: Mapping[int, int],
+    supplements: Mapping[int, int],
+    kept: Sequence[PhysicalVariable],
+) -> list[PhysicalVariable]:
+    """Return the variables of a subfile, in the order of its header.
+
+    supplements : mapping of uid to the elements of the supplement, in the order of the header.
+    kept : sequence of PhysicalVariable, those that only subfile 0 still names, behind all others.
+    """
+    keys: list[Hashable] = map_keys(maps)
+    keys += [(uid, assigned[uid]) for uid in uids]
+    keys += [(uid, "supplement") for uid in supplements]
+    rest = header.with_vars(header.vars[: len(keys)])
+    return [*stored_variables(rest, dict(enumerate(keys)), nodes), *kept]
+
+
+def stored_variables(
+    header: Header, keys: Mapping[int, Hashable], nodes: Mapping[int, DatasetNode]
+) -> list[PhysicalVariable]:
+    """Return the variables of a subfile.
+
+    keys : mapping of the number of a variable in `header` to what it is: (map, which of its variables, blobs), or
+        (uid, map or "supplement"). What is not there is nobody's any more.
+    """
+    found: list[PhysicalVariable] = []
+    for i, var in enumerate(header.vars):
+        shape = tuple(header.dims[n].size for n in var.dims)
+        key = keys.get(i)
+        if isinstance(key, tuple) and len(key) == 2:
+            found.append(_variable(nodes[key[0]], key, header.numrecs, shape))
+        elif key is not None:
+            found.append(PhysicalVariable(key, _INTS[var.type == INT64], shape, record=False))
+        else:
+            element = element_for("u1" if var.type == CHAR else TYPES[var.type].dtype.newbyteorder("="))
+            record = is_record(header, var)
+            shape = (header.numrecs, *shape[1:]) if record else shape
+            found.append(PhysicalVariable(("nobody's", var.name), element, shape, record))
+    return found
+
+
+def _variable(node: DatasetNode, key: tuple[int, int | str], records: int, shape: tuple[int, ...]) -> PhysicalVariable:
+    """Return a variable with elements of a dataset: its blobs, its supplement, or all of it."""
+    if node.is_placeholder:
+        return PhysicalVariable(key, node.element, (), record=False)
+    first = 1 if node.is_record else 0
+    inner = shape[first : first + 1] if key[1] else inner_shape(node)
+    return PhysicalVariable(
+        key, node.element, (records, *inner) if node.is_record else inner, node.is_record, node.fillvalue
+    )
+
+
 class Member:
     """A subfile that this rank writes, together with the others of its group.
 
     number : int
     session : Session, with `PhysicalDefinitions`.
     nblobs : int, processes that the file has parts of.
-    sizes : list of SizedMap, of each map.
+    sizes : list of MapSizes, of each map.
     """
 
-    def __init__(self, number: int, session: Session, nblobs: int, sizes: Sequence[SizedMap] = ()) -> None:
+    def __init__(self, number: int, session: Session, nblobs: int, sizes: Sequence[MapSizes] = ()) -> None:
         self.number, self.session, self.nblobs = number, session, nblobs
-        self.sizes: list[SizedMap] = list(sizes)
+        self.sizes: list[MapSizes] = list(sizes)
         self.made_of: Any = None
         """What its definitions follow from, but for the number of records."""
         self.work = ""

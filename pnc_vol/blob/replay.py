@@ -1,7 +1,7 @@
 """`replay_blobs` turns a set of subfiles into the file that the canonical layout would have written.
 
 Knows: sets of subfiles, ranks, headers. Does not know: how values are copied (`gathering`), layouts of subfiles, how
-the file gets its name (`NewFile`).
+a file gets its name (`disk.publish`).
 
 Rules
 -----
@@ -17,12 +17,13 @@ import errno
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
-from pnc_vol.blob.gathering import CopiedVariable, Piece, copy, pieces, share
+from pnc_vol.blob.gathering import CopiedVariable, copy, pieces, share
 from pnc_vol.blob.names import subfile_path
 from pnc_vol.blob.subfile_set import SubfileSet
 from pnc_vol.disk.locking import Held
@@ -47,7 +48,7 @@ from pnc_vol.ranks.comm import Comm, on_root, serial
 from pnc_vol.settings.options import Options
 from pnc_vol.system import free_bytes
 
-__all__ = ["BlobReport", "MapCoverage", "NewFile", "replay_blobs"]
+__all__ = ["BlobReport", "MapCoverage", "replay_blobs"]
 
 Progress = Callable[[int, int, str], None]
 
@@ -201,15 +202,22 @@ def _replay(
     report.maps = _coverage(view, files, tree)
     todo = pieces(wanted, options.buffer_size)
     own_pieces = share(todo, comm.rank, comm.size)
-    durable = options.durable or remove
-    with NewFile(target, encode(header), options, comm, overwrite=overwrite, durable=durable) as made:
-        note = _noted(own_pieces, progress if comm.rank == 0 else None)
+    durable, total = options.durable or remove, sum(piece.nbytes for piece in own_pieces)
+    content = encode(header)
+    nbytes = max(model.data_end(header), len(content))
+    with _new_file(target, content, options, comm, exclusive=not overwrite) as (location, driver):
+
+        def note(done: int, name: str) -> None:
+            if progress is not None and comm.rank == 0:
+                progress(done, total, name)
+
         with comm.errors_shared():
-            done = copy(own_pieces, view.disk.driver, made.driver, options.buffer_size, note)
+            done = copy(own_pieces, view.disk.driver, driver, options.buffer_size, note)
             if durable:
-                made.driver.sync()
+                driver.sync()
         _, (report.nbytes,) = comm.agree("replay copied", total=(done,))
-        made.publish(model.data_end(header))
+        finish = partial(_publish, location, driver, target, nbytes, options, durable=durable)  # type: ignore[arg-type]
+        on_root(comm, "replay publish", finish)
     return report
 
 
@@ -233,18 +241,6 @@ def _check_room(target: str, nbytes: int) -> None:
     if nbytes > free:
         text = f"the file takes {nbytes} bytes, and {free} are free there; choose variables, or another place"
         raise OSError(errno.ENOSPC, text, target)
-
-
-def _noted(own_pieces: Sequence[Piece], progress: Progress | None) -> Callable[[int, str], None]:
-    total, done = sum(piece.nbytes for piece in own_pieces), 0
-
-    def note(nbytes: int, name: str) -> None:
-        nonlocal done
-        done += nbytes
-        if progress is not None:
-            progress(done, total, name)
-
-    return note
 
 
 # --------------------------------------------------------------------------------------- what the file is
@@ -341,9 +337,9 @@ def _coverage(view: Session, files: SubfileSet, tree: Tree) -> list[MapCoverage]
 
     def _of_map(k: int, uids: Sequence[int]) -> MapCoverage:
         dims = known.dims[k - 1]
-        found = known.lookup(k).index.coverage()
-        nowhere = [tree.datasets[uid].path for uid in uids if uid not in known.supplements] if found.none else []
-        return MapCoverage(f"D{k}", list(dims), math.prod(dims), found.covered, found.none, found.several, nowhere)
+        nelems, none = math.prod(dims), known.lookup(k).index.uncovered()
+        nowhere = [tree.datasets[uid].path for uid in uids if uid not in known.supplements] if none else []
+        return MapCoverage(f"D{k}", list(dims), nelems, nelems - none, none, open=nowhere)
 
     return [MapCoverage(**one) for one in on_root(view.comm, "replay coverage", prove)]
 
@@ -363,77 +359,51 @@ def _remove(path: str, count: int, options: Options) -> int:
     return count
 
 
-class NewFile:
-    """A new file, as a context (collective).
+@contextmanager
+def _new_file(
+    path: str, content: bytes, options: Options, comm: Comm, *, exclusive: bool
+) -> Iterator[tuple[Location | None, Driver]]:
+    """Make a new file (collective); on rank 0 its location, and on each rank a driver of its own.
 
-    path : str
     content : bytes, of the header.
-    overwrite : bool, replace what has the name.
-    durable : bool, bring the file and its name to stable storage.
-
-    driver : Driver, of this rank.
+    exclusive : bool, the name must be free.
     """
+    location: Location | None = None
+    driver: Driver | None = None
 
-    driver: Driver
-
-    def __init__(
-        self, path: str, content: bytes, options: Options, comm: Comm, *, overwrite: bool, durable: bool
-    ) -> None:
-        self.options, self.comm, self.durable = options, comm, durable
-        self.path, self.content, self.exclusive = path, content, not overwrite
-        self.location: Location | None = None
-
-    def __enter__(self) -> NewFile:
-        work = on_root(self.comm, "replay create", self._create)
-        context = context_of(self.options, self.comm, writable=True)._replace(comm=None)
-        error: BaseException | None = None
-        try:
-            self.driver = PosixDriver.open(work, context)
-        except OSError as reason:
-            error = reason
-        try:
-            self.comm.agree("replay open", error=error)
-        except BaseException:
-            if error is None:
-                self.driver.close()
-            self._discard()
-            raise
-        return self
-
-    def _create(self) -> str:
-        system = self.options.system
-        real = system.realpath(os.path.abspath(self.path))
-        held = Held(system, self.path, self.options.locking)
-        self.location = Location.create(
-            system, self.path, self.content, exclusive=self.exclusive, publish=False, target=real, held=held
+    def create() -> str:
+        nonlocal location
+        real = options.system.realpath(os.path.abspath(path))
+        held = Held(options.system, path, options.locking)
+        location = Location.create(
+            options.system, path, content, exclusive=exclusive, publish=False, target=real, held=held
         )
-        return self.location.work
+        return location.work
 
-    def publish(self, nbytes: int) -> None:
-        """Give the file its length and its name (collective)."""
-
-        def finish() -> None:
-            assert self.location is not None
-            self.driver.resize(max(nbytes, len(self.content)))
-            if self.durable or self.location.replaces:
-                self.driver.sync()
-            if self.location.replaces:
-                target = self.location.path
-                look_after(self.path, target, self.options, writable=True, replaced=True)
-            self.location.publish(durable=self.durable)
-
-        on_root(self.comm, "replay publish", finish)
-
-    def _discard(self) -> None:
-        if self.location is not None:
+    try:
+        work = on_root(comm, "replay create", create)
+        with comm.errors_shared():
+            driver = PosixDriver.open(work, context_of(options, comm, writable=True)._replace(comm=None))
+            comm.agree("replay open")
+        yield location, driver
+    except BaseException:
+        if location is not None:
             with suppress(OSError):
-                self.location.discard()
-            self.location.held.release()
+                location.discard()
+        raise
+    finally:
+        if driver is not None:
+            with suppress(OSError):
+                driver.close()
+        if location is not None:
+            location.held.release()
 
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        with suppress(OSError):
-            self.driver.close()
-        if error is not None:
-            self._discard()
-        elif self.location is not None:
-            self.location.held.release()
+
+def _publish(location: Location, driver: Driver, path: str, nbytes: int, options: Options, *, durable: bool) -> None:
+    """Give the new file its length and its name; on rank 0."""
+    driver.resize(nbytes)
+    if durable or location.replaces:
+        driver.sync()
+    if location.replaces:
+        look_after(path, location.path, options, writable=True, replaced=True)
+    location.publish(durable=durable)

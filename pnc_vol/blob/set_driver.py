@@ -127,8 +127,8 @@ class SetDriver(Driver):
         return self.over(number, found)
 
     def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
-        for number, part in by_file(extents):
-            if len(part.offset):
+        if self.held:
+            for number, part in by_file(extents):
                 self._check_settled(number, part)
         return self.read_settled(extents, memory)
 

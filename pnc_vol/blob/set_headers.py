@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from pnc_vol.blob.hdf5.subfile import Hdf5Form, Hdf5Subfile, read_subfile
-from pnc_vol.blob.header import Before, Described, Kept, described
+from pnc_vol.blob.header import Described, described
 from pnc_vol.blob.layout import NetcdfForm, SubfilesForm, without_begins
-from pnc_vol.blob.maps import MAP_VARIABLES, SizedMap
+from pnc_vol.blob.maps import MAP_VARIABLES
 from pnc_vol.blob.names import pending_renames, subfile_path
-from pnc_vol.blob.physical_definitions import PhysicalDefinitions, PhysicalVariable
-from pnc_vol.blob.posted_runs import inner_shape
 from pnc_vol.disk.existing import Existing, open_existing
 from pnc_vol.disk.naming import ATTEMPTS, replaced_too_often
 from pnc_vol.disk.publish import Location
@@ -35,10 +34,10 @@ from pnc_vol.errors import FormatError, FormatWarning, ShortFileWarning
 from pnc_vol.file.driver_stack import context_of, stack_of_others
 from pnc_vol.format.check import missing_text, short_data, whole_records
 from pnc_vol.format.decode import decode
-from pnc_vol.format.model import CHAR, INT64, TYPES, Header, Var, is_record
-from pnc_vol.mapping.dtypes import element_for
+from pnc_vol.format.encode import encode
+from pnc_vol.format.model import Header, Var, is_record
 from pnc_vol.mapping.names import warn_of
-from pnc_vol.mapping.tree import DatasetNode, Tree
+from pnc_vol.mapping.tree import Tree
 from pnc_vol.mapping.unflatten import from_header
 from pnc_vol.ranks.comm import Comm, on_root
 from pnc_vol.settings.options import Options
@@ -49,24 +48,19 @@ __all__ = [
     "Standing",
     "blob_names",
     "canonical_of",
-    "check_maps",
     "close_files",
     "counted",
     "described_all",
     "header_of_bytes",
-    "kept_variables",
     "netcdf_form",
     "positions",
     "read_set",
-    "stored_variables",
-    "variables_of",
 ]
 
 _ANY_SIZE = 1 << 62
 _MOST_KEPT = 64
 """Subfiles of which a reader keeps descriptors: a process has often no more than 1024."""
 _CARRIED = "; if a job ended early, 'pnc-vol replay' carries what its node-local caches hold of it"
-_INTS = element_for("i4"), element_for("i8")
 
 
 def header_of_bytes(encoded: bytes) -> Header:
@@ -87,154 +81,140 @@ class Standing(NamedTuple):
     fd: int
 
 
-def read_in_turn(
-    path: str, options: Options, comm: Comm, read: Callable[[str, int], tuple[Any, int, Standing]]
-) -> list[tuple[Any, Standing]]:
-    """Read something of each subfile of a read-only set, on rank 0 for all (collective).
+def read_set(
+    path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None, *, hdf5: bool
+) -> tuple[SubfilesForm, list[Described], list[Standing]]:
+    """Read what all subfiles of a read-only set say, on rank 0 for all, and compare it (collective).
 
     Each rank keeps descriptors of the same files, if they are few: what it reads later is of these, whatever their
     writer has put in their place by then. Where he did so before all ranks had opened them, all is read once more.
 
     Parameters
     ----------
-    read : callable
-        Given the name of a subfile and its number, returns what all ranks are told, the number of subfiles that the set
-        has, and the file that was read, with its descriptor.
-
-    Raises
-    ------
-    FormatError
-        A subfile is missing.
-    """
-    system, fds = options.system, list[int]()
-
-    def read_all() -> list[tuple[Any, Standing]]:
-        found: list[tuple[Any, Standing]] = []
-        count, pending = 1, pending_renames(system, path)
-        while len(found) < count:
-            final = subfile_path(path, len(found))
-            name = pending.pop(len(found), "") or final
-            try:
-                value, subfiles, file = read(name, len(found))
-            except FileNotFoundError:
-                if name != final:
-                    continue  # its writer is at work, and has renamed it since
-                if not found:
-                    raise
-                raise FormatError(
-                    f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
-                ) from None
-            count = count if found else subfiles
-            if file.fd >= 0 and count > _MOST_KEPT:
-                system.close(file.fd)
-                file = file._replace(fd=-1)
-            fds.append(file.fd)
-            found.append((value, file))
-        return found
-
-    def open_here(files: list[Standing]) -> bool:
-        for file in files:
-            with suppress(FileNotFoundError):
-                fds.append(_same_file(system, file.name, file.inode))
-        return len(fds) == len(files) and min(fds) >= 0
-
-    for _ in range(ATTEMPTS):
-        try:
-            found = [(value, Standing(*file)) for value, file in on_root(comm, "open subfiles", read_all)]
-            if comm.size == 1 or len(found) > _MOST_KEPT:
-                return found
-            with comm.errors_shared():
-                here = not comm.rank or open_here([file for _, file in found])
-                (anywhere_others,), _ = comm.agree("open subfiles kept", (not here,))
-            if not anywhere_others:
-                return [(value, file._replace(fd=fd)) for (value, file), fd in zip(found, fds, strict=True)]
-        except BaseException:
-            _close_all(system, fds)
-            raise
-        _close_all(system, fds)
-    raise comm.on_all(replaced_too_often(path))
-
-
-def _close_all(system: System, fds: list[int]) -> None:
-    while fds:
-        fd = fds.pop()
-        if fd >= 0:
-            system.close(fd)
-
-
-def read_headers(
-    path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None
-) -> tuple[list[Header], list[Standing]]:
-    """Read the headers of all subfiles of a read-only set, on rank 0 for all (collective); see `read_in_turn`.
-
     location : Location, of subfile 0; rank 0 notes which file it is.
     first : Existing, optional, subfile 0, where rank 0 has read it already.
-
-    Returns
-    -------
-    list of Header
-    list of Standing, the files that they were read from.
-
-    Raises
-    ------
-    FormatError
-        A subfile is missing, or ends before a map.
-    """
-    known: list[Header] = []
-    system, like = options.system, first
-
-    def read(name: str, number: int) -> tuple[tuple[bytes, int], int, Standing]:
-        nonlocal like
-        if not number:
-            known.clear()
-        fd = -1 if number or first is None else _same_file(system, name, first.key[1])
-        if fd < 0:
-            like = open_existing(system, name, system.realpath(name), like=like)
-            fd = like.fd
-        assert like is not None
-        with closed_if_it_fails(system, fd):
-            header, size = like.decoded.header, like.size
-            check_maps(header, size, name)
-            known.append(counted(header, size, name))
-            if not number:
-                location.key = like.key
-            value = like.content, known[-1].numrecs
-            return value, described(header, name).subfiles, Standing(name, like.key[1], fd)
-
-    found = read_in_turn(path, options, comm, read)
-    headers = known or [header_of_bytes(content).with_numrecs(numrecs) for (content, numrecs), _ in found]
-    return headers, [file for _, file in found]
-
-
-def read_set(
-    path: str, options: Options, comm: Comm, location: Location, first: Existing | None = None, *, hdf5: bool
-) -> tuple[SubfilesForm, list[Described], list[Standing]]:
-    """Read what all subfiles of a read-only set say, and compare it (collective); parameters as of `read_headers`.
-
     hdf5 : bool, they are HDF5 files.
 
     Raises
     ------
     FormatError
-        They do not belong together.
+        A subfile is missing, or ends before a map, or they do not belong together.
     """
-    form: SubfilesForm
+    system = options.system
+    read: Callable[[str, int], tuple[Any, int, Standing]]
     if hdf5:
-        subfiles, files = _read_hdf5(path, options, comm, location)
+        read = partial(_read_hdf5, options, comm, location)
     else:
-        headers, files = read_headers(path, options, comm, location, first)
+        read = _NetcdfReading(system, location, first).read
+    known, kept = list[Any](), list[Standing]()
+
+    def read_all() -> list[Any]:
+        known.clear()
+        kept.clear()
+        for part, file in _in_turn(path, system, read):
+            known.append(part)
+            kept.append(file)
+        if comm.size == 1:
+            return []
+        return [
+            (one.value() if hdf5 else encode(one, check=False), *file) for one, file in zip(known, kept, strict=True)
+        ]
+
+    for _ in range(ATTEMPTS):
+        found = on_root(comm, "open subfiles", read_all)
+        lacking = 0
+        if comm.size > 1:
+            with comm.errors_shared():
+                if comm.rank:
+                    kept = [_opened_here(system, Standing(*file), len(found)) for _, *file in found]
+                lost = len(kept) <= _MOST_KEPT and any(file.fd < 0 for file in kept)
+                (lacking,), _ = comm.agree("open subfiles kept", (lost,))
+        if not lacking:
+            break
+        close_files(system, kept)
+    else:
+        raise comm.on_all(replaced_too_often(path))
+    if comm.rank:
+        known = [Hdf5Subfile.of_value(one) if hdf5 else header_of_bytes(one) for one, *_ in found]
+    if not hdf5:
+        descriptions = described_all(path, known)
+        return netcdf_form(path, known, descriptions), descriptions, kept
+    descriptions = [one.says for one in known]
+    refuse_foreign(path, descriptions, exact=True)
+    return Hdf5Form(known), descriptions, kept
+
+
+def _in_turn(
+    path: str, system: System, read: Callable[[str, int], tuple[Any, int, Standing]]
+) -> Iterator[tuple[Any, Standing]]:
+    """Read each subfile of a set.
+
+    read : callable
+        Given the name of a subfile and its number, returns what it says, the number of subfiles that the set has, and
+        the file that was read, with its descriptor.
+    """
+    number, count, pending = 0, 1, pending_renames(system, path)
+    while number < count:
+        final = subfile_path(path, number)
+        name = pending.pop(number, "") or final
+        try:
+            part, subfiles, file = read(name, number)
+        except FileNotFoundError:
+            if name != final:
+                continue  # its writer is at work, and has renamed it since
+            if not number:
+                raise
+            raise FormatError(
+                f"{path}: the set has {count} subfiles, and {name} is missing", field="num_subfiles", value=count
+            ) from None
+        count = count if number else subfiles
+        number += 1
+        if count > _MOST_KEPT:
+            system.close(file.fd)
+            file = file._replace(fd=-1)
+        yield part, file
+
+
+class _NetcdfReading:
+    """Reads the headers of NetCDF subfiles; parameters as of `read_set`."""
+
+    def __init__(self, system: System, location: Location, first: Existing | None) -> None:
+        self.system, self.location, self.first = system, location, first
+        self.like = first
+
+    def read(self, name: str, number: int) -> tuple[Header, int, Standing]:
+        system, found, fd = self.system, self.first, -1
+        if not number and found is not None:
+            fd = _same_file(system, name, found.key[1])
+        if fd < 0 or found is None:
+            found = self.like = open_existing(system, name, system.realpath(name), like=self.like)
+            fd = found.fd
+        header = found.decoded.header
+        if not number:
+            self.location.key = found.key
+        return (
+            counted(header, found.size, name),
+            described(header, name).subfiles,
+            Standing(name, found.key[1], fd),
+        )
+
+
+def _read_hdf5(
+    options: Options, comm: Comm, location: Location, name: str, number: int
+) -> tuple[Hdf5Subfile, int, Standing]:
+    """Read all that is known of an HDF5 subfile; see `read_set`."""
+    system, spec = options.system, stack_of_others(options, writable=False)
+    context = context_of(options, comm, writable=False)._replace(comm=None)
+    fd = system.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    there = system.fstat(fd)
+    one = open_stack(spec, name, context._replace(fd=fd if stack_capabilities(spec).takes_descriptor else -1))
     try:
-        if hdf5:
-            form = Hdf5Form([Hdf5Subfile.of_value(one) for one in subfiles])
-            descriptions = [one.says for one in form.subfiles]
-            refuse_foreign(path, descriptions, exact=True)
-        else:
-            descriptions = described_all(path, headers)
-            form = netcdf_form(path, headers, descriptions)
-    except BaseException:
-        close_files(options.system, files)
-        raise
-    return form, descriptions, files
+        subfile = read_subfile(one, name)
+    finally:
+        one.close()
+    if not number:
+        location.key = there.st_dev, there.st_ino
+    return subfile, subfile.says.subfiles, Standing(name, there.st_ino, fd)
 
 
 def netcdf_form(path: str, headers: Sequence[Header], descriptions: Sequence[Described]) -> NetcdfForm:
@@ -242,94 +222,59 @@ def netcdf_form(path: str, headers: Sequence[Header], descriptions: Sequence[Des
     return NetcdfForm(path, headers, [positions(one, descriptions[0]) for one in descriptions])
 
 
-def _read_hdf5(
-    path: str, options: Options, comm: Comm, location: Location
-) -> tuple[list[tuple[Any, ...]], list[Standing]]:
-    system, context = options.system, context_of(options, comm, writable=False)._replace(comm=None)
-    spec = stack_of_others(options, writable=False)
-
-    def read(name: str, number: int) -> tuple[tuple[Any, ...], int, Standing]:
-        fd = system.open(name, os.O_RDONLY | os.O_CLOEXEC)
-        with closed_if_it_fails(system, fd):
-            there = system.fstat(fd)
-            one = open_stack(spec, name, context._replace(fd=fd if stack_capabilities(spec).takes_descriptor else -1))
-            try:
-                subfile = read_subfile(one, name)
-            finally:
-                one.close()
-            if not number:
-                location.key = there.st_dev, there.st_ino
-            return subfile.value(), subfile.says.subfiles, Standing(name, there.st_ino, fd)
-
-    found = read_in_turn(path, options, comm, read)
-    return [value for value, _ in found], [file for _, file in found]
+def _opened_here(system: System, file: Standing, count: int) -> Standing:
+    """Return a file that rank 0 has read with a descriptor of this rank, or -1."""
+    fd = -1
+    if count <= _MOST_KEPT:
+        with suppress(FileNotFoundError):
+            fd = _same_file(system, file.name, file.inode)
+    return file._replace(fd=fd)
 
 
 def _same_file(system: System, name: str, inode: int) -> int:
     """Return a descriptor of the file of this name if it is the one that was read; else -1."""
     fd = system.open(name, os.O_RDONLY | os.O_CLOEXEC)
-    with closed_if_it_fails(system, fd):
-        same = system.fstat(fd).st_ino == inode
-    if same:
+    if system.fstat(fd).st_ino == inode:
         return fd
     system.close(fd)
     return -1
 
 
-@contextmanager
-def closed_if_it_fails(system: System, fd: int) -> Iterator[None]:
-    """Close a descriptor if the block raises."""
-    try:
-        yield
-    except BaseException:
-        if fd >= 0:
-            system.close(fd)
-        raise
-
-
 def close_files(system: System, files: Sequence[Standing]) -> None:
     """Close the descriptors of files."""
-    _close_all(system, [file.fd for file in files])
-
-
-def check_maps(header: Header, size: int, name: str) -> None:
-    """Refuse a subfile that does not have its maps, without which no element of a blob can be found.
-
-    Raises
-    ------
-    FormatError
-    """
-    missing = short_data(header, size)
-    if missing:
-        maps = {var.name for var in header.vars[: len(described(header, name).maps) * len(MAP_VARIABLES)]}
-        for variable, nbytes in missing:
-            if variable in maps:
-                raise FormatError(
-                    f"{name}: the file ends before its maps: {nbytes} bytes of {variable} are missing",
-                    offset=size,
-                    field="file_size",
-                    value=size,
-                )
+    for file in files:
+        if file.fd >= 0:
+            system.close(file.fd)
 
 
 def counted(header: Header, size: int, name: str) -> Header:
     """Return the header of a subfile with the number of records that fit its `size`; warn if it counts more, or if
-    other data are missing at its end."""
+    other data are missing at its end.
+
+    Raises
+    ------
+    FormatError
+        It does not have its maps, without which no element of a blob can be found.
+    """
+
+    def cut(kind: type[FormatError] | type[ShortFileWarning], text: str) -> Any:
+        return kind(f"{name}: {text}", offset=size, field="file_size", value=size)
+
+    maps = {var.name for var in header.vars[: len(described(header, name).maps) * len(MAP_VARIABLES)]}
+    for variable, nbytes in short_data(header, size):
+        if variable in maps:
+            raise cut(FormatError, f"the file ends before its maps: {nbytes} bytes of {variable} are missing")
     whole = whole_records(header, size)
     missing = short_data(header.with_numrecs(whole), size)
     if missing:
-        warn_outside(ShortFileWarning(f"{name}: {missing_text(missing)}", offset=size, field="file_size", value=size))
+        warn_outside(cut(ShortFileWarning, missing_text(missing)))
     if whole == header.numrecs:
         return header
-    warn_outside(
-        ShortFileWarning(
-            f"{name}: the file ends before its data, as after a power failure: its header counts {header.numrecs} "
-            f"records, and {whole} of them are there whole; the set has the records that all of its subfiles have",
-            offset=size,
-            field="file_size",
-            value=size,
-        )
+    text = (
+        f"the file ends before its data, as after a power failure: its header counts {header.numrecs} "
+        f"records, and {whole} of them are there whole; the set has the records that all of its subfiles have"
     )
+    warn_outside(cut(ShortFileWarning, text))
     return header.with_numrecs(whole)
 
 
@@ -422,25 +367,18 @@ def positions(own: Described, first: Described) -> list[int]:
     for var, k in zip(first.canonical.vars, first.assigned, strict=True):
         i = at.get(var.name, -1)
         before = own.before.get(var.name)
-        if before is not None and _as_before(own, before, first, var, k):
-            # the flush that deleted or renamed it was killed before it wrote the header of subfile 0
-            found.append(before.variable)
-            continue
+        if k and before is not None:
+            record = is_record(first.canonical, var)
+            trailing = [first.canonical.dims[i].size for i in var.dims[record + len(first.maps[k - 1].dims) :]]
+            if before.same == (k, var.type, record, tuple(trailing)):
+                # the flush that deleted or renamed it was killed before it wrote the header of subfile 0
+                found.append(before.variable)
+                continue
         same = i >= 0 and own.assigned[i] == k and _shape(own, own.canonical.vars[i]) == _shape(first, var)
         if not same and (k or (i >= 0 and own.canonical.vars[i].type != var.type)):
             raise KeyError(var.name)
         found.append(own.variables[i] if same else -1)
     return found
-
-
-def _as_before(own: Described, before: Before, first: Described, var: Var, k: int) -> bool:
-    """Return whether a variable is the one that subfile 0 has."""
-    lengths = [first.canonical.dims[i].size for i in var.dims]
-    record = is_record(first.canonical, var)
-    if not k or (before.map, before.type, before.record) != (k, var.type, record):
-        return False
-    trailing = lengths[int(record) + len(first.maps[k - 1].dims) :]
-    return before.elements == own.maps[k - 1].nelems * math.prod(trailing)
 
 
 def _shape(of: Described, var: Var) -> tuple[int, list[tuple[str, int]]]:
@@ -486,80 +424,6 @@ def _warn(path: str, headers: Sequence[Header], descriptions: Sequence[Described
             return
 
 
-# ------------------------------------------------------------------------- variables of the headers
-
-
-def variables_of(
-    header: Header,
-    maps: Sequence[SizedMap],
-    uids: Sequence[int],
-    nodes: Mapping[int, DatasetNode],
-    assigned: Mapping[int, int],
-    supplements: Mapping[int, int],
-    kept: Sequence[PhysicalVariable],
-) -> list[PhysicalVariable]:
-    """Return the variables of a subfile, in the order of its header.
-
-    supplements : mapping of uid to the elements of the supplement, in the order of the header.
-    kept : sequence of PhysicalVariable, those that only subfile 0 still names, behind all others.
-    """
-    keys: list[Hashable] = [(k, j, of.nblobs) for k, of in enumerate(maps, 1) for j in range(len(MAP_VARIABLES))]
-    keys += [(uid, assigned[uid]) for uid in uids]
-    keys += [(uid, "supplement") for uid in supplements]
-    rest = header.with_vars(header.vars[: len(keys)])
-    return [*stored_variables(rest, dict(enumerate(keys)), nodes), *kept]
-
-
 def blob_names(canonical: Header, uids: Sequence[int], assigned: Sequence[int]) -> dict[tuple[int, int], str]:
     """Return what the partitioned datasets are called, by uid and map."""
     return {(uid, k): var.name for uid, k, var in zip(uids, assigned, canonical.vars, strict=True) if k}
-
-
-def kept_variables(
-    defs: PhysicalDefinitions, gone: Mapping[tuple[int, int], str], still: Container[tuple[int, int]]
-) -> list[tuple[Kept, PhysicalVariable]]:
-    """Return what a subfile has of variables that only subfile 0 still names.
-
-    gone : mapping of uid and map to the name in subfile 0.
-    still : container of uid and map, of all that there is.
-    """
-    found: list[tuple[Kept, PhysicalVariable]] = []
-    for key, lengths, code, given in defs.blobs():
-        if key in gone and key not in still:
-            found.append((Kept(gone[key], key[1], code, lengths[int(given.record) + 1 :], given.record), given))
-    return found
-
-
-def stored_variables(
-    header: Header, keys: Mapping[int, Hashable], nodes: Mapping[int, DatasetNode]
-) -> list[PhysicalVariable]:
-    """Return the variables of a subfile.
-
-    keys : mapping of the number of a variable in `header` to what it is: (map, which of its variables, blobs), or
-        (uid, map or "supplement"). What is not there is nobody's any more.
-    """
-    found: list[PhysicalVariable] = []
-    for i, var in enumerate(header.vars):
-        shape = tuple(header.dims[n].size for n in var.dims)
-        key = keys.get(i)
-        if isinstance(key, tuple) and len(key) == 2:
-            found.append(_variable(nodes[key[0]], key, header.numrecs, shape))
-        elif key is not None:
-            found.append(PhysicalVariable(key, _INTS[var.type == INT64], shape, record=False))
-        else:
-            element = element_for("u1" if var.type == CHAR else TYPES[var.type].dtype.newbyteorder("="))
-            record = is_record(header, var)
-            shape = (header.numrecs, *shape[1:]) if record else shape
-            found.append(PhysicalVariable(("nobody's", var.name), element, shape, record))
-    return found
-
-
-def _variable(node: DatasetNode, key: tuple[int, int | str], records: int, shape: tuple[int, ...]) -> PhysicalVariable:
-    """Return a variable with elements of a dataset: its blobs, its supplement, or all of it."""
-    if node.is_placeholder:
-        return PhysicalVariable(key, node.element, (), record=False)
-    first = 1 if node.is_record else 0
-    inner = shape[first : first + 1] if key[1] else inner_shape(node)
-    return PhysicalVariable(
-        key, node.element, (records, *inner) if node.is_record else inner, node.is_record, node.fillvalue
-    )

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from pnc_vol.blob.hdf5.subfile import read_subfile
-from pnc_vol.blob.header import Described, MapVariables, described, is_blob_set, physical_header
+from pnc_vol.blob.header import Described, described, is_blob_set, physical_header
 from pnc_vol.blob.layout import BlobLayout, Hdf5BlobLayout, SubfileLayout
-from pnc_vol.blob.maps import MAP_VARIABLES
+from pnc_vol.blob.maps import MapSizes
 from pnc_vol.blob.names import (
     complete_renames,
     forget_renames,
@@ -35,29 +35,26 @@ from pnc_vol.blob.names import (
     subfile_path,
     subfiles_of,
 )
-from pnc_vol.blob.physical_definitions import Member, PhysicalDefinitions
+from pnc_vol.blob.physical_definitions import Member, PhysicalDefinitions, map_keys, stored_variables
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.blob.set_headers import (
     Standing,
     canonical_of,
-    check_maps,
-    close_files,
     counted,
     described_all,
     header_of_bytes,
     netcdf_form,
     positions,
     read_set,
-    stored_variables,
 )
 from pnc_vol.blob.subfile_set import SubfileSet
 from pnc_vol.disk import existing as reading
-from pnc_vol.disk.existing import HDF5_SIGNATURE, Existing, open_existing
+from pnc_vol.disk.existing import HDF5_SIGNATURE, Existing
 from pnc_vol.disk.naming import check_place
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import OpenContext
 from pnc_vol.drivers.stack import open_stack
-from pnc_vol.errors import FormatError, NotYetError
+from pnc_vol.errors import NotYetError
 from pnc_vol.file import combinations
 from pnc_vol.file.driver_stack import context_of, stack_of_others
 from pnc_vol.file.file_sets import SetSeen
@@ -73,7 +70,7 @@ from pnc_vol.mapping.tree import Tree
 from pnc_vol.optional import require_h5py
 from pnc_vol.ranks.comm import Comm, joined_lists, on_root, reported_to_all, serial
 from pnc_vol.settings.options import Options
-from pnc_vol.system import System, exists
+from pnc_vol.system import System, closing_if_it_fails, exists
 from pnc_vol.warn import warn_outside
 
 __all__ = ["BlobSets", "open_set"]
@@ -110,8 +107,9 @@ def open_set(opening: Opening) -> Any:
                 stale = _stale_files(path, count, system)
             # mode "x": another process may have made the file since rank 0 looked, and it must not be replaced
             how = "r+" if not created else mode if mode == "w" else "x"
-            _open_subfiles(opened, path, numbers, count, how, options, comm)
-        headers = _headers_of_opened(path, count, opened, numbers, comm, new=created)
+            own = _open_subfiles(opened, path, numbers, count, how, options, comm)
+        found = {n: (content, records) for n, content, records in comm.merge("open subfiles", own, joined_lists)}
+        headers = [header_of_bytes(found[n][0]).with_numrecs(found[n][1]) for n in range(len(found))]
         descriptions = described_all(path, headers)
         tree, canonical = canonical_of(path, headers, descriptions, options, warns=comm.rank == 0)
         for number, one in zip(numbers, opened, strict=True):
@@ -119,22 +117,11 @@ def open_set(opening: Opening) -> Any:
     except BaseException as error:
         _give_up(members, opened[len(members) :], error)
         raise
-    driver = _driver_of(opening, members, [])
     if created:
         _note_replaced(opened, stale, comm)
-    real = system.realpath(subfile_path(path, 0))
+    driver, nprocs = _driver_of(opening, members, []), comm.size if first is None else first.nprocs
     files = SubfileSet(
-        comm,
-        path,
-        count=count,
-        nprocs=comm.size if first is None else first.nprocs,
-        members=members,
-        subfile_of=subfile_of,
-        driver=driver,
-        location=Location(system, real, real),
-        hdf5=hdf5,
-        unnamed=created,
-        stale=stale,
+        opening, _location(opening), driver, members, count, nprocs, subfile_of, hdf5=hdf5, unnamed=created, stale=stale
     )
     if descriptions:
         files.take(netcdf_form(path, headers, descriptions), descriptions, tuple(tree.datasets))
@@ -149,28 +136,20 @@ def open_set(opening: Opening) -> Any:
 
 def _read(opening: Opening, *, hdf5: bool) -> Any:
     """Open a set that is only read (collective)."""
-    path, options, comm = opening.path, opening.options, opening.comm
-    real = options.system.realpath(subfile_path(path, 0))
-    location = Location(options.system, real, real)
-    form, descriptions, stand = read_set(path, options, comm, location, opening.existing, hdf5=hdf5)
-    try:
+    path, options, comm, location = opening.path, opening.options, opening.comm, _location(opening)
+    with closing_if_it_fails(options.system):
+        form, descriptions, stand = read_set(path, options, comm, location, opening.existing, hdf5=hdf5)
         tree, canonical = canonical_of(path, form.headers, descriptions, options, warns=comm.rank == 0)
-    except BaseException:
-        close_files(options.system, stand)
-        raise
-    files = SubfileSet(
-        comm,
-        path,
-        count=len(stand),
-        nprocs=descriptions[0].nprocs,
-        members=[],
-        subfile_of=[0] * comm.size,
-        driver=_driver_of(opening, [], stand),
-        location=location,
-        hdf5=hdf5,
-    )
+    driver, nprocs = _driver_of(opening, [], stand), descriptions[0].nprocs
+    files = SubfileSet(opening, location, driver, [], len(stand), nprocs, [0] * comm.size, hdf5=hdf5)
     files.take(form, descriptions, tuple(tree.datasets))
     return _session(opening, files, tree, canonical, b"")
+
+
+def _location(opening: Opening) -> Location:
+    """Return where subfile 0 is."""
+    real = opening.options.system.realpath(subfile_path(opening.path, 0))
+    return Location(opening.options.system, real, real)
 
 
 def _session(opening: Opening, files: SubfileSet, tree: Tree, canonical: Header, content: bytes) -> Any:
@@ -216,7 +195,7 @@ def _name_set(session: Any, members: list[Member], system: System) -> None:
         with suppress(OSError):
             # the abort raises the sync error of the flush again
             session.abort(f"{type(error).__name__}: {error}")
-        done = session.file_set.naming.renaming
+        done = session.file_set.renaming
         for place in [member.session.disk.location for member in members if member.root and not done]:
             # no file of a failed creation stays, even if its bytes could not be synced
             if place is not None and not place.published:
@@ -240,33 +219,19 @@ def _first_header(opening: Opening) -> Header:
 
 def _stale_files(path: str, count: int, system: System) -> list[str]:
     """Return the files that a new set takes the place of, besides those of its own names; on rank 0."""
-    found, subfiles = [path] if exists(system, path) else [], 0
+    found, subfiles, first = [path] if exists(system, path) else [], 0, subfile_path(path, 0)
+    # there may be none, or another file; and without h5py nothing is known of HDF5 blobs
     with suppress(OSError, ImportError):
-        subfiles = _described_there(system, subfile_path(path, 0)).subfiles
+        if not _is_hdf5(system, first):
+            subfiles = described(_header_in(system, first).decoded.header, first).subfiles
+        else:
+            driver = open_stack("posix", first, OpenContext(False, system))
+            try:
+                subfiles = read_subfile(driver, first).says.subfiles
+            finally:
+                driver.close()
     names = [subfile_path(path, s) for s in range(count, subfiles)]
     return found + [name for name in names if exists(system, name)]
-
-
-def _described_there(system: System, first: str) -> Described:
-    """Return what the first subfile of an older set says.
-
-    Raises
-    ------
-    OSError
-        There is none.
-    ImportError
-        h5py is not installed, which reads the subfiles of HDF5 blobs.
-    """
-    try:
-        existing = open_existing(system, first, system.realpath(first))
-    except FormatError:
-        driver = open_stack("posix", first, OpenContext(False, system))
-        try:
-            return read_subfile(driver, first).says
-        finally:
-            driver.close()
-    system.close(existing.fd)
-    return described(existing.decoded.header, first)
 
 
 def _member(
@@ -279,7 +244,7 @@ def _member(
 ) -> Member:
     """Make the inner session of a subfile."""
     defs, nblobs = PhysicalDefinitions(), opened.comm.size
-    sizes: tuple[MapVariables, ...] = ()
+    sizes: tuple[MapSizes, ...] = ()
     defs.become(opened.header, ())
     if descriptions:
         nblobs, both = descriptions[number].nblobs, zip(descriptions[number].maps, descriptions[0].maps, strict=False)
@@ -339,15 +304,26 @@ def _dealt_subfiles(options: Options, comm: Comm, count: int | None) -> tuple[Se
 
 def _open_subfiles(
     opened: list[Opening], path: str, numbers: Sequence[int], count: int, mode: str, options: Options, comm: Comm
-) -> None:
-    """Open the subfiles that this rank writes (collective); those that are open are in the list if one fails."""
+) -> list[tuple[int, bytes, int]]:
+    """Open the subfiles that this rank writes (collective); those that are open are in the list if one fails.
+
+    Returns
+    -------
+    list of (int, bytes, int)
+        Of each that is there, and of which this is the first rank: its number, header and records.
+    """
+    own: list[tuple[int, bytes, int]] = []
     for number in numbers:
         # where there are more subfiles than ranks, each has one rank, and ranks have different numbers of them
         group = serial() if count > comm.size else comm.group(number)
         new = physical_header(Header(5), [], [], nblobs=group.size, nprocs=comm.size, subfiles=count)
-        opened.append(_open_subfile(path, number, mode, options, group, new))
+        one = _open_subfile(path, number, mode, options, group, new)
+        opened.append(one)
         if mode == "r+" and group.rank == 0:
-            check_maps(opened[-1].header, _size_of(opened[-1]), subfile_path(path, number))
+            assert one.driver is not None
+            header = counted(one.header, one.driver.size(), subfile_path(path, number))
+            own.append((number, one.content, header.numrecs))
+    return own
 
 
 def _open_subfile(path: str, number: int, mode: str, options: Options, group: Comm, new: Header) -> Opening:
@@ -364,36 +340,13 @@ def _open_subfile(path: str, number: int, mode: str, options: Options, group: Co
     return opened
 
 
-def _size_of(opened: Opening) -> int:
-    assert opened.driver is not None
-    return opened.driver.size()
-
-
-def _headers_of_opened(
-    path: str, count: int, opened: Sequence[Opening], numbers: Sequence[int], comm: Comm, *, new: bool
-) -> list[Header]:
-    """Return the headers of all subfiles, which the ranks have open (collective); none of a new set."""
-    own = []
-    for n, one in zip(numbers, opened, strict=True):
-        if one.comm.rank == 0:
-            header = one.header if new else counted(one.header, _size_of(one), subfile_path(path, n))
-            own.append((n, one.content, header.numrecs))
-    headers = comm.merge("open subfiles", own, joined_lists)
-    if new:
-        return []
-    by_number = {n: header_of_bytes(content).with_numrecs(records) for n, content, records in headers}
-    return [by_number[n] for n in range(count)]
-
-
 def _define(defs: PhysicalDefinitions, header: Header, own: Described, first: Described, tree: Tree) -> None:
     """Give an inner session the definitions of a subfile that is there.
 
     own, first : Described, the subfile, and subfile 0, which says what there is.
     """
     uids = tuple(tree.datasets)
-    keys: dict[int, Any] = {
-        of.first + j: (k, j, of.nblobs) for k, of in enumerate(own.maps, 1) for j in range(len(MAP_VARIABLES))
-    }
+    keys: dict[int, Any] = dict(enumerate(map_keys(own.maps)))
     keys |= {n: (uid, k) for n, uid, k in zip(positions(own, first), uids, first.assigned, strict=True) if n >= 0}
     if own is first:
         keys |= {n: (uids[i], "supplement") for i, n in own.supplements.items()}

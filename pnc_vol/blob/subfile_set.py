@@ -35,20 +35,16 @@ from pnc_vol.blob.hdf5.subfile import wrap
 from pnc_vol.blob.header import Described, physical_header
 from pnc_vol.blob.index import ElementIndex, index_of
 from pnc_vol.blob.layout import BlobFiles, BlobLayout, Hdf5BlobLayout, NetcdfForm, SubfilesForm
-from pnc_vol.blob.map_agreement import Agreed, MapAgreement
-from pnc_vol.blob.maps import MAP_VARIABLES, MapSizes, SubfileMap
-from pnc_vol.blob.names import Naming, forget_renames, write_renames
-from pnc_vol.blob.physical_definitions import Member
-from pnc_vol.blob.posted_runs import PostedRuns
+from pnc_vol.blob.map_agreement import Agreed, MapAgreement, PostedRuns
+from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap
+from pnc_vol.blob.names import forget_renames, remove_stale, write_renames
+from pnc_vol.blob.physical_definitions import Member, variables_of
 from pnc_vol.blob.set_driver import SetDriver
 from pnc_vol.blob.set_headers import (
     blob_names,
     canonical_of,
-    close_files,
     header_of_bytes,
-    kept_variables,
     read_set,
-    variables_of,
 )
 from pnc_vol.disk.publish import Location
 from pnc_vol.drivers.base import Driver
@@ -57,6 +53,7 @@ from pnc_vol.extents.merge import EMPTY, Ranges, ranges_of
 from pnc_vol.extents.model import Extents, Runs
 from pnc_vol.file.driver_stack import open_copy
 from pnc_vol.file.header_update import sync_before
+from pnc_vol.file.opening_record import Opening
 from pnc_vol.file.session import FileSet, Session, WriteData, Written
 from pnc_vol.flush.agree import Agreement, derive_digest
 from pnc_vol.format.encode import encode
@@ -65,9 +62,9 @@ from pnc_vol.layout.base import Place
 from pnc_vol.mapping.tree import DatasetNode
 from pnc_vol.mapping.tree_refresh import refresh_tree
 from pnc_vol.queue.batches import Batch
-from pnc_vol.ranks.comm import Comm, joined_lists, reported_to_all
+from pnc_vol.ranks.comm import joined_lists, reported_to_all
 from pnc_vol.settings.options import Options
-from pnc_vol.system import exists
+from pnc_vol.system import closing_if_it_fails, exists
 
 __all__ = ["SubfileSet"]
 
@@ -82,45 +79,45 @@ class SubfileSet(FileSet):
 
     Parameters
     ----------
-    comm : Comm, all ranks.
-    path : str, the name of the set.
-    count, nprocs : int, subfiles, and the processes that made them.
-    members : list of Member, those that this rank writes; empty in a set that is only read.
-    subfile_of : list of int, the subfile of each rank.
-    driver : SetDriver
+    opening : Opening, of all ranks; `path` is the name of the set.
     location : Location, of subfile 0, where this rank has no session of it.
+    driver : SetDriver
+    members : list of Member, those that this rank writes; empty in a set that is only read.
+    count, nprocs : int, subfiles, and the processes that made them.
+    subfile_of : list of int, the subfile of each rank.
     hdf5 : bool, the subfiles are HDF5 files, or are going to be.
-    unnamed, stale : see `Naming`.
+    unnamed : bool, the files have temporary names, or get them in this flush, until all have their names.
+    stale : list of str, on rank 0 the files that a new set takes the place of, besides those of its own names.
 
     Attributes
     ----------
     files : BlobFiles, what all layouts of the set know.
+    renaming : bool, a journal lists the renames of the subfiles: an opening does those that are left.
     """
 
     def __init__(
         self,
-        comm: Comm,
-        path: str,
-        *,
+        opening: Opening,
+        location: Location,
+        driver: SetDriver,
+        members: list[Member],
         count: int,
         nprocs: int,
-        members: list[Member],
         subfile_of: list[int],
-        driver: SetDriver,
-        location: Location,
-        hdf5: bool = False,
+        *,
+        hdf5: bool,
         unnamed: bool = False,
         stale: Sequence[str] = (),
     ) -> None:
-        self.comm, self.path, self.count, self.hdf5 = comm, path, count, hdf5
+        self.comm, self.path, self.count, self.hdf5 = opening.comm, opening.path, count, hdf5
         self.files = BlobFiles(self._index, nprocs)
-        self._agreement = MapAgreement(comm, self.files, subfile_of)
+        self._agreement = MapAgreement(self.comm, self.files, subfile_of)
         self.members, self.driver, self._location = members, driver, location
-        self.naming = Naming(unnamed=unnamed, stale=list(stale))
-        self._holding = self._crossed = False
-        """Whether drivers hold bytes back; whether ranks may hold what others own."""
-        self._decided, self._names = Agreed(), dict[tuple[int, int], str]()
-        """What was agreed on and is not in the files yet; what subfile 0 calls partitioned datasets, by uid and map."""
+        self._unnamed, self._stale, self.renaming = unnamed, list(stale), False
+        self._holding = False
+        """Whether drivers hold bytes back."""
+        self._names = dict[tuple[int, int], str]()
+        """What subfile 0 calls partitioned datasets, by uid and map."""
         self._names_held = False
         """Whether drivers may hold back headers with other partitioned datasets than the subfiles have."""
 
@@ -169,14 +166,11 @@ class SubfileSet(FileSet):
         """Take over what is in the subfiles now, of a set that is only read (collective)."""
         system, first = session.options.system, self._location.path
         location = Location(system, first, first)
-        form, descriptions, files = read_set(self.path, session.options, self.comm, location, hdf5=self.hdf5)
-        new = list(form.headers) != list(self.files.headers)
-        try:
+        with closing_if_it_fails(system):
+            form, descriptions, files = read_set(self.path, session.options, self.comm, location, hdf5=self.hdf5)
+            new = list(form.headers) != list(self.files.headers)
             warns = new and self.comm.rank == 0
             tree, canonical = canonical_of(self.path, form.headers, descriptions, session.options, warns=warns)
-        except BaseException:
-            close_files(system, files)
-            raise
         # The writer may have replaced the files: the descriptors at hand may be those of unlinked files.
         self._location = location
         self.driver.close()
@@ -224,22 +218,19 @@ class SubfileSet(FileSet):
     def _agree_on_maps(self, session: Session, layout: BlobLayout, batches: list[Batch]) -> Agreed:
         """Agree which map each variable gets, and bring older data of these elements to the files (collective)."""
         defs, posted = session.defs, PostedRuns(batches)
-        take_back, decided, sizes = self._agreement.noted(), self._decided, [member.sizes for member in self.members]
+        take_back, sizes = self._agreement.noted(), [member.sizes for member in self.members]
         try:
             new = self._agreement.agree(layout.header, layout.uids, defs.tree.datasets, posted, defs.decompositions)
-            self._decided = decided.followed_by(new, layout.uids)
             for member in self.members:
-                member.sizes = [*member.sizes, *(MapSizes.of(self._part(member, made)) for made in new.maps.values())]
+                member.sizes = [*member.sizes, *(self._part(member, made).sizes for made in new.maps.values())]
         except BaseException:
             # Ctrl-C, no memory: the next flush agrees on all of it, or on nothing.
             take_back()
-            self._decided = decided
             for member, before in zip(self.members, sizes, strict=True):
                 member.sizes = before
             raise
         self.driver.in_files, self.driver.direct = lambda: EMPTY, [] if self.holds_back else None
-        crosses, self._crossed = self._crossed or new.crosses, new.crosses
-        if new.other_subfiles or crosses:
+        if new.other_subfiles or new.crosses:
             # A rank of another subfile writes round the caches of this subfile's ranks, which may still hold older data
             # for the same place and would write them later. Two caches with the same elements would write in any order.
             self.drain("flush drain")
@@ -263,7 +254,7 @@ class SubfileSet(FileSet):
         assert isinstance(layout, BlobLayout)
         canonical, uids = layout.header, layout.uids
         new = self._agree_on_maps(session, layout, batches)
-        decided = self._decided
+        decided = self._agreement.decided
         # Records that a resize dropped may still be in the subfiles: the inner layouts overwrite them with fill values.
         lost, layout.lost_records = layout.lost_records, {}
         names = blob_names(canonical, uids, [self.files.assigned[uid] for uid in uids])
@@ -273,10 +264,10 @@ class SubfileSet(FileSet):
             durable = True
         unnamed = session.disk.keep_unpublished or self.hdf5
         if agreed.widened and not unnamed and self._widens(nodes):
-            self.naming.unnamed = True
+            self._unnamed = True
             for member in self.members:
                 member.session.disk.keep_at_flush()
-        names_now = self.naming.unnamed and not unnamed
+        names_now = self._unnamed and not unnamed
         renames = names_now and self._takes_names()
         for member in self.members:
             self._define(member, canonical, uids, nodes, decided, gone)
@@ -309,11 +300,11 @@ class SubfileSet(FileSet):
             others(partial(self._share_headers, layout, uids, decided))
         if renames:
             self._rename(done, durable=durable, carried=carried)
-        self.naming.unnamed &= not names_now
+        self._unnamed &= not names_now
         self._names_held, self._names = self.count > 1 and names != self._names, names
         self._end(session, carried=durable or carried or closing)
         if not unnamed:
-            self.naming.remove_stale(self._location.system, self.path)
+            remove_stale(self._location.system, self.path, self._stale)
         elif self.hdf5 and closing and not done[0][1]:
             self._wrap(durable=durable)
 
@@ -350,14 +341,14 @@ class SubfileSet(FileSet):
                 works.append((member.number, location.work))
                 error = location.refusal() if location.unsynced is not None else error
         write_renames(self.comm, self._location.system, self.path, works, error)
-        self.naming.renaming = True
+        self.renaming = True
         for member in self.members:
             member.session.disk.publish_at_flush()
             self._flush_member(member.session, lambda: None, done, durable=durable, carried=carried)
         self.comm.agree("flush renamed")
         if self.comm.rank == 0:
             forget_renames(self._location.system, self.path)
-        self.naming.renaming = False
+        self.renaming = False
 
     def _data(
         self, layout: BlobLayout, uids: tuple[int, ...], new: Agreed, write: WriteData, done: list[Written]
@@ -369,15 +360,15 @@ class SubfileSet(FileSet):
                 # Caches may hold fill values for the places that other ranks write next, round the caches.
                 for member in self.members:
                     member.session.disk.driver.holder.drain()
-            self._share_headers(layout, uids, self._decided)
+            self._share_headers(layout, uids, self._agreement.decided)
             for member in self.members:
                 if member.root:
-                    member.write_maps({k: self._part(member, made) for k, made in self._decided.maps.items()})
-                    if self._decided.maps:
+                    member.write_maps({k: self._part(member, made) for k, made in self._agreement.decided.maps.items()})
+                    if self._agreement.decided.maps:
                         # The ranks of other subfiles look there where elements are.
                         member.session.disk.driver.holder.drain()
             done.append(write(pieces=new.pieces))
-            copies = self.count > 1 and bool(self._decided.copies)
+            copies = self.count > 1 and bool(self._agreement.decided.copies)
             if copies:
                 for member in self.members:
                     if member.number == 0:
@@ -385,7 +376,7 @@ class SubfileSet(FileSet):
                         member.session.disk.driver.holder.drain()
                 self.comm.agree("flush copies")
         if copies:
-            self._copy_plain(layout, self._decided)
+            self._copy_plain(layout, self._agreement.decided)
 
     def _end(self, session: Session, *, carried: bool) -> None:
         """The flush is complete (collective)."""
@@ -394,8 +385,7 @@ class SubfileSet(FileSet):
         self._holding = bool(held)
         self.driver.held = _HELD if self.count > 1 and held else ""
         self.driver.in_files = partial(self._plain, session)
-        self._decided = Agreed()
-        self._agreement.lists.clear()
+        self._agreement.note_written()
 
     def _lasts(self) -> bool:
         """Return whether a subfile may hold durable data, and all subfiles can be synced (collective)."""
@@ -444,7 +434,7 @@ class SubfileSet(FileSet):
         files = self.files
         still = {(uid, files.assigned[uid]): i for i, uid in enumerate(uids)}
         before = {i: gone[key] for key, i in still.items() if key in gone} if member.number else {}
-        kept = kept_variables(member.defs, gone, still) if member.number else []
+        kept = member.defs.kept(gone, still) if member.number else []
         left = [of for _, of in kept]
         rest = self._supplements(member.number, uids, decided.supplements | files.supplements.keys())
         assigned = [files.assigned[uid] for uid in uids]
@@ -482,9 +472,7 @@ class SubfileSet(FileSet):
         wanted : iterable of uid, the variables that have one or get one; all are in subfile 0.
         """
         files, chosen = self.files, set(wanted) if number == 0 else set()
-        return {
-            i: files.lookup(files.assigned[uid]).index.coverage().none for i, uid in enumerate(uids) if uid in chosen
-        }
+        return {i: files.lookup(files.assigned[uid]).index.uncovered() for i, uid in enumerate(uids) if uid in chosen}
 
     def _lose(self, member: Member, lost: Mapping[int, tuple[int, int]]) -> None:
         layout = member.session.disk.layout
@@ -558,8 +546,8 @@ class SubfileSet(FileSet):
         """Write HDF5 files around the blobs, and give these the names of the subfiles (collective)."""
         (member,), system = self.members, self._location.system
         disk, group = member.session.disk, member.session.comm
-        (replaces,), _ = self.comm.agree("close replaces", (bool(self.naming.stale) or _replaces(disk.location),))
         assert disk.location is not None
+        (replaces,), _ = self.comm.agree("close replaces", (bool(self._stale) or disk.location.replaces,))
         # The NetCDF file stays locked and open until all HDF5 files have their names.
         held, key = disk.location.held, disk.location.key
         options = member.session.options._replace(driver=self.driver.spec)
@@ -589,7 +577,7 @@ class SubfileSet(FileSet):
                 if member.root:
                     location.discard()
                 location.held.release()
-        self.naming.remove_stale(system, self.path)
+        remove_stale(system, self.path, self._stale)
         # All that was flushed is in the HDF5 files.
         disk.location.kept_as = ""
         member.session.give_up()
@@ -637,7 +625,3 @@ class SubfileSet(FileSet):
                 error = error or reason
         if error is not None:
             raise error
-
-
-def _replaces(location: Location | None) -> bool:
-    return location is not None and location.replaces

@@ -143,7 +143,7 @@ def _of_set(path: str) -> list[Finding]:
                         found, _ = _of_file(name)
                         findings += [one._replace(message=f"{name}: {one.message}") for one in found]
                 for k, dims in enumerate(known.files.dims, 1):
-                    none = known.files.lookup(k).index.coverage().none
+                    none = known.files.lookup(k).index.uncovered()
                     left = [uid for uid, of in known.files.assigned.items() if of == k]
                     names = [tree.datasets[uid].path for uid in left if uid not in known.files.supplements]
                     if none and names:

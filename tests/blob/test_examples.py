@@ -10,7 +10,7 @@ import pytest
 MODULES = [
     *(
         f"blob.{name}"
-        for name in ("header", "index", "maps", "names", "layout", "hdf5.container", "hdf5.swapped", "hdf5.subfile")
+        for name in ("header", "index", "maps", "names", "layout", "hdf5.container", "hdf5.data_blob", "hdf5.subfile")
     ),
     *(f"append_log.{name}" for name in ("private_folders", "records")),
 ]

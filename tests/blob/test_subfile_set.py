@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -583,3 +584,32 @@ def test_all_ranks_are_told_of_a_held_header_that_cannot_follow(tmp_path: Path) 
 
     fired = [once(n) for n in range(1, 10)]
     assert fired[0]
+
+
+@pytest.mark.parametrize("layout", ["blob", "hdf5blob"])
+def test_a_subfile_that_is_replaced_while_ranks_open_the_set_is_read_again(path: Path, layout: str) -> None:
+    class Replacing(System):
+        done = False
+
+        def open(self, path: Any, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
+            name = os.fspath(path)
+            if name.endswith("set.nc.0001") and not self.done:
+                self.done = True
+                shutil.copy(name, f"{name}~")
+                os.replace(f"{name}~", name)
+            return super().open(path, flags, mode, dir_fd=dir_fd)
+
+    def write(comm: Any) -> None:
+        cells = ([0, 1, 4, 5], [2, 3])[comm.rank]
+        own = pnc_vol.Decomposition.from_runs(cells, shape=(6,))
+        with pnc_vol.File(path, "w", layout=layout, comm=comm, driver="posix", subfiles=2) as f:
+            f.create_dataset("x", (6,), "i8", decomposition=own)[cells] = np.array(cells)
+
+    def read(comm: Any) -> list[int]:
+        system = Replacing() if comm.rank else System()
+        with pnc_vol.File(path, comm=comm, driver="posix", system=system) as f:
+            found: list[int] = f["x"][...].tolist()
+            return found
+
+    virtual_ranks.run(2, write)
+    assert virtual_ranks.run(2, read) == [list(range(6))] * 2

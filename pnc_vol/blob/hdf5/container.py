@@ -61,12 +61,11 @@ class Container(NamedTuple):
     data: Stored
 
 
-class _Recorder:
-    """A file-like object that keeps the pieces written to it, without the gaps between them."""
+class _Positioned:
+    """A file-like object with a position."""
 
-    def __init__(self) -> None:
-        self.pieces: dict[int, bytes] = {}
-        self.nbytes = 0
+    def __init__(self, nbytes: int = 0) -> None:
+        self.nbytes = nbytes
         self._at = 0
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -76,39 +75,38 @@ class _Recorder:
     def tell(self) -> int:
         return self._at
 
+    def flush(self) -> None:
+        pass
+
+
+class _Recorder(_Positioned):
+    """Keeps the pieces written to it, without the gaps between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: dict[int, bytes] = {}
+
     def write(self, data: memoryview) -> int:
         piece = bytes(data)
         self.pieces[self._at] = piece
-        self.seek(len(piece), 1)
-        self.nbytes = max(self.nbytes, self._at)
+        self.nbytes = max(self.nbytes, self.seek(len(piece), 1))
         return len(piece)
 
     def truncate(self, nbytes: int | None = None) -> int:
         self.nbytes = self._at if nbytes is None else nbytes
         return self.nbytes
 
-    def flush(self) -> None:
-        pass
-
     def read(self, nbytes: int = -1) -> bytes:
         # never called; h5py accepts an object as a file only if it has this method
         raise OSError("a file that is being made is not read")
 
 
-class _DriverReader:
-    """A file-like object to read a file of a driver."""
+class _DriverReader(_Positioned):
+    """Reads a file of a driver."""
 
     def __init__(self, driver: Driver) -> None:
+        super().__init__(driver.size())
         self._driver = driver
-        self._nbytes = driver.size()
-        self._at = 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._nbytes)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
 
     def readinto(self, memory: memoryview) -> int:
         array = np.frombuffer(memory, np.uint8)
@@ -117,11 +115,8 @@ class _DriverReader:
         return got
 
     def read(self, nbytes: int = -1) -> bytes:
-        found = bytearray(max(0, self._nbytes - self._at) if nbytes < 0 else nbytes)
+        found = bytearray(max(0, self.nbytes - self._at) if nbytes < 0 else nbytes)
         return bytes(found[: self.readinto(memoryview(found))])
-
-    def flush(self) -> None:
-        pass
 
 
 def make(header_nbytes: int, data_nbytes: int) -> tuple[Container, list[tuple[int, bytes]], int]:

@@ -23,20 +23,20 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pnc_vol.blob.hdf5.container import HEADER, Container, Stored, find, make
-from pnc_vol.blob.hdf5.parts import BlobParts, read_map, read_parts
-from pnc_vol.blob.hdf5.swapped import SwappedDriver
+from pnc_vol.blob.hdf5.container import HEADER, find, make
+from pnc_vol.blob.hdf5.data_blob import BlobParts, PartsReader, SwappedDriver
 from pnc_vol.blob.header import Described, described
 from pnc_vol.blob.layout import read_map_variable
-from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap
-from pnc_vol.drivers.base import Driver
+from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap, from_content
+from pnc_vol.drivers.base import Driver, Memory
+from pnc_vol.drivers.block_copy import copy_blocks
 from pnc_vol.errors import CorruptHeaderError, FormatError, LimitError, NotCDFError
-from pnc_vol.extents.blocks import rounds
 from pnc_vol.extents.model import Extents, Int64, before, one_extent
 from pnc_vol.format.decode import Reader
 from pnc_vol.format.encode import with_zero_begins
@@ -123,7 +123,10 @@ def decode_header(data: bytes, where: str = "header_blob", *, offset: int = 0, m
     """
     try:
         order = order_of(data)
-        header, nbytes = _read(data, order, most)
+        reader = Reader(data, len(data), most, MAX_NAME, LITTLE if order == "little" else WIDTHS[5])
+        header, _, nbytes, _ = reader.header()
+        if header.numrecs < 0:
+            raise CorruptHeaderError("numrecs at byte 4 is STREAMING: it has to be a number", offset=4, field="numrecs")
         if nbytes != len(data):
             raise CorruptHeaderError(
                 f"The header ends at byte {nbytes}, and the dataset has {len(data)} bytes: a list of the header is "
@@ -140,6 +143,7 @@ def decode_header(data: bytes, where: str = "header_blob", *, offset: int = 0, m
             field=error.field,
             value=error.value,
         ) from None
+    header = header.replaced(vars=tuple(var._replace(begin=0) for var in header.vars))
     return _with_swapped_values(header) if order == "little" else header
 
 
@@ -181,15 +185,6 @@ def order_of(data: bytes) -> Order:
     return NATIVE if little == big else "little" if little < big else "big"
 
 
-def _read(data: bytes, order: Order, most: int) -> tuple[Header, int]:
-    """Return the header, with attribute values in this order, and its bytes."""
-    reader = Reader(data, len(data), most, MAX_NAME, LITTLE if order == "little" else WIDTHS[5])
-    header, _, nbytes, _ = reader.header()
-    if header.numrecs < 0:
-        raise CorruptHeaderError("numrecs at byte 4 is STREAMING: it has to be a number", offset=4, field="numrecs")
-    return header.replaced(vars=tuple(var._replace(begin=0) for var in header.vars)), nbytes
-
-
 def _with_swapped_values(header: Header) -> Header:
     """Return the header with the bytes of each attribute value reversed."""
     made: dict[int, tuple[Attr, ...]] = {}
@@ -223,7 +218,7 @@ class Hdf5Subfile(NamedTuple):
     """A subfile.
 
     path : str, what it is called in messages.
-    container : Container, where it has its two datasets.
+    begin : int, the byte where its ``/data_blob`` begins.
     order : str, the byte order of the file.
     header : Header, of the subfile, with begins that are 0.
     says : Described, what the header says.
@@ -231,7 +226,7 @@ class Hdf5Subfile(NamedTuple):
     """
 
     path: str
-    container: Container
+    begin: int
     order: Order
     header: Header
     says: Described
@@ -240,26 +235,26 @@ class Hdf5Subfile(NamedTuple):
     def value(self) -> tuple[Any, ...]:
         """Return what another rank needs to know of it."""
         parts, content = self.parts, encode_header(self.header, self.order)
-        return self.path, *self.container, self.order, parts.counts.tolist(), parts.nreqs.tolist(), content
+        return self.path, self.begin, parts.counts.tolist(), parts.nreqs.tolist(), content
 
     @classmethod
     def of_value(cls, value: Sequence[Any]) -> Hdf5Subfile:
         """Return the subfile that `value` describes."""
-        path, header_at, data_at, order, counts, nreqs, content = value
+        path, begin, counts, nreqs, content = value
         header = decode_header(content, path, most=len(content))
         says = described(header, path)
         shape = (len(says.maps), says.nblobs)
         elements, runs = (np.array(rows, np.int64).reshape(shape) for rows in (counts, nreqs))
         parts = BlobParts(header, says, elements, runs, path)
-        return cls(path, Container(Stored(*header_at), Stored(*data_at)), order, header, says, parts)
+        return cls(path, begin, order_of(content), header, says, parts)
 
     def begins(self, variable: int) -> Int64:
         """Return int64[nblobs]: the byte of the file where a variable of the subfile's header begins in each blob."""
-        return self.parts.begins(variable) + self.container.data.offset
+        return self.parts.begins(variable) + self.begin
 
     def over(self, driver: Driver) -> Driver:
         """Return the driver of the file with elements in big-endian order; it closes the one that is given."""
-        return driver if self.order == "big" else SwappedDriver(driver, self.parts.regions(self.container.data.offset))
+        return driver if self.order == "big" else SwappedDriver(driver, *self.parts.elements(self.begin))
 
     def read_map(self, driver: Driver, k: int) -> SubfileMap:
         """Read its part of map `k`, from 0, through a driver that `over` gave.
@@ -270,7 +265,20 @@ class Hdf5Subfile(NamedTuple):
             Its runs contradict the counts, or lie outside of the dimensions.
         OSError
         """
-        return read_map(driver, self.container.data.offset, self.parts, self.says, k, self.header, self.path)
+        one, counts, nreqs = self.says.maps[k], self.parts.counts[k], self.parts.nreqs[k]
+        first = k * len(MAP_VARIABLES)
+        begins, name = [self.begins(first + j) for j in range(len(MAP_VARIABLES))], f"{self.path}: D{k + 1}"
+        rows: list[list[Int64]] = []
+        for j in (3, 4):
+            dtype = TYPES[self.header.vars[first + j].type].dtype
+            values, place = np.zeros(int(nreqs.sum()), dtype), before(nreqs)
+            extents = Extents(begins[j], nreqs * dtype.itemsize, place * dtype.itemsize)
+            if driver.read(extents, values.view(np.uint8)) != values.nbytes:
+                field = f"D{k + 1}.{MAP_VARIABLES[j]}"
+                text = f"{self.path}: {field} could not be read whole: the file has become shorter"
+                raise FormatError(text, field=field)
+            rows.append(np.split(values, place[1:]))
+        return from_content(one, (nreqs, before(counts), counts, *rows), name, begins)
 
 
 class Hdf5Form:
@@ -341,8 +349,8 @@ def read_subfile(driver: Driver, path: str) -> Hdf5Subfile:
     header = decode_header(data, where, offset=stored.offset)
     order = order_of(data)
     says = described(header, path)
-    parts = read_parts(driver, container.data, header, says, order, path)
-    return Hdf5Subfile(path, container, order, header, says, parts)
+    parts = PartsReader(driver, container.data, header, says, order, path).parts()
+    return Hdf5Subfile(path, container.data.offset, order, header, says, parts)
 
 
 # --------------------------------------------------------------------------------------------------------- writing
@@ -369,9 +377,11 @@ def wrap(source: Driver, header: Header, target: Driver, group: Comm, system: Sy
     OSError
     """
     says = described(header, work)
+    rows = len(says.maps) * len(MAP_VARIABLES)
     counts, nreqs = (
         np.array(
-            [read_map_variable(source, header, header.vars[one.first + j], work) for one in says.maps], np.int64
+            [read_map_variable(source, header, var, work) for var in header.vars[j : rows : len(MAP_VARIABLES)]],
+            np.int64,
         ).reshape(-1, says.nblobs)
         for j in (2, 0)
     )
@@ -399,20 +409,16 @@ def _pieces(header: Header, says: Described, parts: BlobParts, blob: int) -> Ite
     starts = np.cumsum(parts.counts, axis=1) - parts.counts
     step, inner, place = record_size(header), inner_sizes(header), 0
     map_of = {i: k - 1 for i, k in zip(says.variables, says.assigned, strict=True) if k}
-    rows_of = {one.first + j: (k, j) for k, one in enumerate(says.maps) for j in range(len(MAP_VARIABLES))}
     for size, variables in groupby(enumerate(header.vars), key=lambda one: TYPES[one[1].type].size):
         offsets, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for i, var in variables:
-            first, nbytes = 0, inner[i] if blob == 0 else 0
-            if i in rows_of:
-                k, j = rows_of[i]
-                first = blob * (inner[i] // header.dims[var.dims[0]].size)
-                nbytes = size * (1 if j < 3 else int(parts.nreqs[k, blob]))
+            records = max(1, header.numrecs) if is_record(header, var) else 1
+            first, nbytes = 0, int(parts.nbytes_of(i)[blob]) // records
+            if i < len(says.maps) * len(MAP_VARIABLES):
+                first = blob * (inner[i] // says.nblobs)
             elif i in map_of:
                 k = map_of[i]
-                width = inner[i] // says.maps[k].nelems
-                first, nbytes = int(starts[k, blob]) * width, int(parts.counts[k, blob]) * width
-            records = header.numrecs if is_record(header, var) else 1
+                first = int(starts[k, blob]) * (inner[i] // says.maps[k].nelems)
             offsets.append(var.begin + first + step * np.arange(records, dtype=np.int64))
             lengths.append(np.full(records, nbytes, np.int64))
         length = np.concatenate(lengths)
@@ -424,15 +430,22 @@ def _pieces(header: Header, says: Described, parts: BlobParts, blob: int) -> Ite
 
 def _copy(source: Driver, target: Driver, pieces: Extents, size: int, system: System, fd: int) -> None:
     """Copy pieces of elements of one size; `fd` is the source."""
-    for part in rounds(pieces, _BLOCK):
-        if _never_written(system, fd, part):
-            continue
-        block = np.empty(part.nbytes, np.uint8)
-        if source.read(Extents(part.offset, part.length, before(part.length)), block) < block.nbytes:
-            raise FormatError(f"{source.path}: the file has become shorter", field="file_size")
-        if NATIVE == "little" and size > 1:
-            block.view(f"u{size}").byteswap(inplace=True)
-        target.write(one_extent(int(part.place[0]), block.nbytes), block)
+
+    def read(extents: Extents, memory: Memory) -> int:
+        got = source.read(extents, memory)
+        if NATIVE == "little":
+            memory.view(f"u{size}").byteswap(inplace=True)
+        return got
+
+    def write(extents: Extents, memory: Memory) -> None:
+        # the places of pieces follow each other
+        target.write(one_extent(int(extents.offset[0]), memory.nbytes), memory)
+
+    def too_short() -> FormatError:
+        return FormatError(f"{source.path}: the file has become shorter", field="file_size")
+
+    skips = partial(_never_written, system, fd)
+    copy_blocks(read, write, pieces, by_kernel=skips, block=_BLOCK, too_short=too_short)
 
 
 def _never_written(system: System, fd: int, part: Extents) -> bool:

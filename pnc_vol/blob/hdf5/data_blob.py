@@ -1,4 +1,4 @@
-"""`BlobParts` computes where the part of each variable begins in each blob of ``/data_blob``.
+"""`BlobParts` computes where the part of each variable begins in each blob of ``/data_blob``; `SwappedDriver` reads it.
 
 Knows: the order of what a blob holds, sizes, drivers. Does not know: HDF5, canonical elements, addresses.
 
@@ -11,26 +11,32 @@ Rules
    element of the blob in a map, and for each run of it. So the begins of all variables are one matrix product, whether
    the counts come from maps that are going to be written or from the map variables of a file.
 3. A file is not trusted: every number is compared with the value that follows from the others before it is used.
+4. Elements are big-endian above the driver, and little-endian in the file. They are read whole and swapped, in
+   cache-sized blocks; parts of them that were asked for are copied from these. Who writes swaps whole variables
+   (`subfile.wrap`).
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from pnc_vol.blob.hdf5.container import DATA, Stored
-from pnc_vol.blob.hdf5.swapped import Regions
 from pnc_vol.blob.header import Described
-from pnc_vol.blob.maps import MAP_VARIABLES, SubfileMap, from_content
-from pnc_vol.drivers.base import Driver
+from pnc_vol.blob.maps import MAP_VARIABLES
+from pnc_vol.drivers.base import Capabilities, Driver, Memory, Wrapper
+from pnc_vol.drivers.vectored_io import copy_pieces
 from pnc_vol.errors import FormatError
-from pnc_vol.extents.model import Extents, Int64, before
+from pnc_vol.extents.blocks import rounds
+from pnc_vol.extents.model import Extents, Int64, before, spread
 from pnc_vol.format.model import MAX_OFFSET, TYPES, Header, Order, inner_sizes, is_record
 
-__all__ = ["BlobParts", "read_map", "read_parts"]
+__all__ = ["BlobParts", "PartsReader", "SwappedDriver"]
 
+_BLOCK = 1 << 20
+"""Bytes that are read at a time."""
 _FIRST, _EACH, _COUNTS = 0, 1, 2
 """Columns of what a variable takes: once in blob 0, once in each blob; from here on for each element of each map, and
 behind these for each run of each map."""
@@ -58,18 +64,7 @@ class BlobParts:
         There is more than any file can hold.
     """
 
-    __slots__ = (
-        "_features",
-        "_map_of",
-        "_nelems",
-        "_prefix",
-        "_record_bytes",
-        "_sizes",
-        "counts",
-        "nbytes",
-        "nreqs",
-        "starts",
-    )
+    __slots__ = ("_features", "_prefix", "_records", "_sizes", "counts", "nbytes", "nreqs", "starts")
 
     def __init__(self, header: Header, says: Described, counts: Int64, nreqs: Int64, where: str) -> None:
         self.counts, self.nreqs = counts, nreqs
@@ -85,10 +80,7 @@ class BlobParts:
         self._prefix = np.array(prefix, np.int64)
         self.starts = before(self._prefix[-1] @ self._features)
         self._sizes = np.array([TYPES[var.type].size for var in header.vars], np.int64)
-        self._map_of = dict(_partitioned(says))
-        inner = inner_sizes(header)
-        self._record_bytes = {i: inner[i] for i, var in enumerate(header.vars) if is_record(header, var)}
-        self._nelems = [one.nelems for one in says.maps]
+        self._records = {i: max(1, header.numrecs) for i, var in enumerate(header.vars) if is_record(header, var)}
 
     def begins(self, variable: int) -> Int64:
         """Return int64[nblobs]: where a variable of the subfile's header begins in each blob."""
@@ -102,44 +94,30 @@ class BlobParts:
 
     def record_sizes(self, variable: int) -> Int64:
         """Return int64[nblobs]: bytes from one record of a variable to the next in each blob; 0 without records."""
-        if variable not in self._record_bytes:
-            return np.zeros(self.starts.size, np.int64)
-        k = self._map_of.get(variable)
-        nbytes = self._record_bytes[variable]
-        found: Int64 = self._features[_FIRST] * nbytes if k is None else self.counts[k] * (nbytes // self._nelems[k])
-        return found
+        nbytes = self.nbytes_of(variable)
+        return nbytes // self._records[variable] if variable in self._records else np.zeros_like(nbytes)
 
-    def regions(self, offset: int = 0) -> Regions:
-        """Return where elements of which size lie, if ``/data_blob`` begins at this byte."""
-        if not self._sizes.size:
-            return Regions(*np.zeros((3, 0), np.int64))
+    def elements(self, offset: int) -> tuple[Int64, Int64]:
+        """Return where elements of which size lie, if ``/data_blob`` begins at this byte; see `SwappedDriver`."""
         # consecutive variables of one element size are one region
-        heads = np.flatnonzero(np.concatenate(([True], self._sizes[1:] != self._sizes[:-1])))
-        rows = np.append(heads, self._sizes.size)
-        bounds = (self._prefix[rows] @ self._features + self.starts + offset).T
-        sizes = np.broadcast_to(self._sizes[heads], (self.starts.size, heads.size))
-        return Regions(bounds[:, :-1].ravel(), bounds[:, 1:].ravel(), sizes.ravel())
-
-
-def _partitioned(says: Described) -> list[tuple[int, int]]:
-    """Return the partitioned variables: their number in the subfile's header, and that of their map, from 0."""
-    return [(i, k - 1) for i, k in zip(says.variables, says.assigned, strict=True) if k]
+        heads = np.flatnonzero(np.append(True, self._sizes[1:] != self._sizes[:-1])[: self._sizes.size])
+        begins = (self._prefix[heads] @ self._features + self.starts + offset).T.ravel()
+        return np.append(begins, offset + self.nbytes), np.tile(self._sizes[heads], self.starts.size)
 
 
 def _prefix(header: Header, says: Described) -> list[list[int]]:
     """Return what the variables before each one take, and what all take, by the columns; Python's integers do not
     overflow."""
     n, inner = len(says.maps), inner_sizes(header)
-    map_of = dict(_partitioned(says))
-    rows_of = {one.first + j: k for k, one in enumerate(says.maps) for j in range(len(MAP_VARIABLES))}
+    map_of = {i: k - 1 for i, k in zip(says.variables, says.assigned, strict=True) if k}
     total = [0] * (_COUNTS + 2 * n)
     made = [total.copy()]
     for i, var in enumerate(header.vars):
         size = TYPES[var.type].size
         records = header.numrecs if is_record(header, var) else 1
-        if i in rows_of:
-            k = rows_of[i]
-            total[_EACH if i - says.maps[k].first < 3 else _COUNTS + n + k] += size
+        k, j = divmod(i, len(MAP_VARIABLES))
+        if k < n:
+            total[_EACH if j < 3 else _COUNTS + n + k] += size
         elif i in map_of:
             total[_COUNTS + map_of[i]] += inner[i] // says.maps[map_of[i]].nelems * records
         else:
@@ -148,35 +126,24 @@ def _prefix(header: Header, says: Described) -> list[list[int]]:
     return made
 
 
-def read_parts(driver: Driver, data: Stored, header: Header, says: Described, order: Order, where: str) -> BlobParts:
-    """Return the parts of a subfile that was written.
+class PartsReader:
+    """A walk from blob to blob: the numbers at the beginning of each blob give the begin of the next one.
 
     Parameters
     ----------
     driver : Driver, of the file, as it is.
     data : Stored, its ``/data_blob``.
-    header : Header, of the subfile.
-    says : Described, of `header`.
+    header, says : Header and Described, of the subfile.
     order : str, the byte order of the file.
     where : str, the subfile, for messages.
-
-    Raises
-    ------
-    FormatError
-        A number of a map variable contradicts another one, the header, or the size of the data; it names the blob, the
-        variable and the byte of the file.
     """
-    return _Walk(driver, data, header, says, order, where).parts()
-
-
-class _Walk:
-    """A walk from blob to blob: the numbers at the beginning of each blob give the begin of the next one."""
 
     def __init__(self, driver: Driver, data: Stored, header: Header, says: Described, order: Order, where: str) -> None:
         self.driver, self.data, self.header, self.says, self.where = driver, data, header, says, where
         self.takes = _prefix(header, says)[-1]
         types = [
-            [TYPES[header.vars[one.first + j].type].dtype.newbyteorder(order) for j in range(5)] for one in says.maps
+            [TYPES[var.type].dtype.newbyteorder(order) for var in header.vars[5 * k : 5 * k + 5]]
+            for k in range(len(says.maps))
         ]
         self.heads = [np.dtype([(MAP_VARIABLES[j], types[k][j]) for j in range(3)]) for k in range(len(types))]
         self.run_bytes = [types[k][3].itemsize + types[k][4].itemsize for k in range(len(types))]
@@ -196,6 +163,14 @@ class _Walk:
         )
 
     def parts(self) -> BlobParts:
+        """Return the parts of the subfile.
+
+        Raises
+        ------
+        FormatError
+            A number of a map variable contradicts another one, the header, or the size of the data; it names the blob,
+            the variable and the byte of the file.
+        """
         says, n = self.says, len(self.says.maps)
         for k, one in enumerate(says.maps, 1):
             if one.nblobs != says.nblobs:
@@ -265,38 +240,74 @@ class _Walk:
                     )
 
 
-def read_map(
-    driver: Driver, offset: int, parts: BlobParts, says: Described, k: int, header: Header, where: str
-) -> SubfileMap:
-    """Read the part of a map that a subfile holds.
+class SwappedDriver(Wrapper):
+    """A wrapper that reads elements which are stored in the other byte order.
 
     Parameters
     ----------
-    driver : Driver, of the file, with elements in big-endian order.
-    offset : int, where ``/data_blob`` begins.
-    parts : BlobParts
-    says : Described
-    k : int, the number of the map, from 0.
-    header : Header, of the subfile.
-    where : str, the subfile, for messages.
+    inner : Driver, of the file; of this rank alone, so no call is collective.
+    bounds, sizes : int64[n + 1], int64[n]
+        From one bound to the next lie whole elements of a size, 1, 2, 4 or 8 bytes. All other bytes are left as they
+        are.
 
-    Raises
-    ------
-    FormatError
-        Its runs contradict the counts, or lie outside of the dimensions.
-    OSError
+    Examples
+    --------
+    >>> from pnc_vol.drivers.memory import MemoryDriver
+    >>> from pnc_vol.extents.model import one_extent
+    >>> below = MemoryDriver(bytes([1, 2, 3, 4, 5]))
+    >>> driver = SwappedDriver(below, np.array([1, 5]), np.array([2]))
+    >>> found = np.zeros(3, np.uint8)
+    >>> driver.read(one_extent(0, 3), found), found.tolist()
+    (3, [1, 3, 2])
     """
-    one, nreqs = says.maps[k], parts.nreqs[k]
-    begins = [parts.begins(one.first + j) + offset for j in range(len(MAP_VARIABLES))]
-    rows: list[list[Int64]] = []
-    for j in (3, 4):
-        dtype = TYPES[header.vars[one.first + j].type].dtype
-        values = np.zeros(int(nreqs.sum()), dtype)
-        place = before(nreqs)
-        extents = Extents(begins[j], nreqs * dtype.itemsize, place * dtype.itemsize)
-        if driver.read(extents, values.view(np.uint8)) != values.nbytes:
-            name = f"D{k + 1}.{MAP_VARIABLES[j]}"
-            raise FormatError(f"{where}: {name} could not be read whole: the file has become shorter", field=name)
-        rows.append(np.split(values, place[1:]))
-    counts = parts.counts[k]
-    return from_content(one, (nreqs, before(counts), counts, *rows), f"{where}: D{k + 1}", begins)
+
+    name = "swapped"
+
+    def __init__(self, inner: Driver, bounds: Int64, sizes: Int64) -> None:
+        super().__init__(inner)
+        self._bounds = np.concatenate(([0], bounds, [np.iinfo(np.int64).max]))
+        self._sizes = np.concatenate(([1], sizes, [1]))
+
+    @classmethod
+    def declares(cls, below: Capabilities) -> Capabilities:
+        return below._replace(mapping=False)
+
+    def read(self, extents: Extents, memory: Memory, *, collective: bool = False) -> int:
+        return sum(self._read(part, memory) for part in rounds(extents, _BLOCK))
+
+    def read_one(self, array: npt.NDArray[Any], offset: int) -> int:
+        region = int(self._bounds.searchsorted(offset, side="right")) - 1
+        begin, end, size = int(self._bounds[region]), int(self._bounds[region + 1]), int(self._sizes[region])
+        n = array.nbytes
+        if offset + n > end or (offset - begin) % size or n % size or self.inner.read_one(array, offset) < n:
+            return super().read_one(array, offset)
+        array.reshape(-1).view(np.uint8).view(f"u{size}").byteswap(inplace=True)
+        return n
+
+    def describe(self) -> str:
+        # a user cannot name it in ``driver=``, since only the layout knows where elements lie
+        return self.inner.describe()
+
+    def _read(self, extents: Extents, memory: Memory) -> int:
+        offset, length, place = extents
+        first = np.searchsorted(self._bounds, offset, side="right") - 1
+        owner, region = spread(np.maximum(np.searchsorted(self._bounds, offset + length, side="left") - first, 0))
+        region += first[owner]
+        # by the size of elements, so that those of one size lie together in memory
+        order = np.argsort(self._sizes[region], kind="stable")
+        owner, region = owner[order], region[order]
+        begin, size = self._bounds[region], self._sizes[region]
+        low, high = np.maximum(offset[owner], begin), np.minimum((offset + length)[owner], self._bounds[region + 1])
+        skipped = (low - begin) % size
+        whole = high + (begin - high) % size - (low - skipped)
+        at = before(whole)
+        elements = np.empty(int(whole.sum()), np.uint8)
+        got = self.inner.read(Extents(low - skipped, whole, at), elements)
+        bounds = np.append(at, elements.size)
+        for unit in (2, 4, 8):
+            these = bounds[np.searchsorted(size, [unit, unit + 1])].tolist()
+            elements[slice(*these)].view(f"u{unit}").byteswap(inplace=True)
+        if got < elements.size:
+            high = np.maximum(np.minimum(high, self.inner.size()), low)
+        copy_pieces(memory, place[owner] + low - offset[owner], elements, at + skipped, high - low)
+        return int((high - low).sum())
