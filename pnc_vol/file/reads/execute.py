@@ -13,7 +13,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from pnc_vol.extents import blocks
 from pnc_vol.extents.model import Extents
 from pnc_vol.flush.execute import BLOCK, block_of, in_parallel
 from pnc_vol.format.numeric import swap_in_place
-from pnc_vol.layout.base import OFFSET
+from pnc_vol.layout.base import OFFSET, SHIFT
 
 __all__ = ["Step", "call", "carry_out", "look", "read_numbers", "read_strided"]
 
@@ -179,7 +180,16 @@ def read_numbers(driver: Driver, file_dtype: np.dtype[Any], extents: Extents, fl
     if len(extents.offset) * driver.capabilities.call_cost <= flat.nbytes:
         # Each look asks whether the file is as long as the mapping still: few of them, but one for each of two threads.
         step = min(max(BLOCK, flat.nbytes // 2), _MAPPED) if len(extents.offset) == 1 else _MAPPED_PIECES
-        if carry_out(driver, map(from_pages, blocks.rounds(extents, step // itemsize * itemsize))):
+        parts = (block for part in _of_each_file(extents) for block in blocks.rounds(part, step // itemsize * itemsize))
+        if carry_out(driver, map(from_pages, parts)):
             return True
     step = block_of(driver) // itemsize * itemsize
     return carry_out(driver, map(by_call, blocks.rounds(extents, step)))
+
+
+def _of_each_file(extents: Extents) -> Iterator[Extents]:
+    """Yield stretches of extents that lie in one file each, as a look is at one file."""
+    number = extents.offset >> SHIFT
+    cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
+    for first, last in pairwise(cuts):
+        yield Extents(*(column[first:last] for column in extents))
