@@ -288,6 +288,24 @@ def test_no_set_is_begun_over_the_rest_of_another_one(path: Path, layout: str, l
     assert set(names(path)) >= {"set.nc.0000", "other.nc.0000"}
 
 
+@pytest.mark.parametrize("layout", ["blob", "hdf5blob"])
+def test_large_pieces_of_several_subfiles_are_read_from_their_files(path: Path, layout: str) -> None:
+    """A look at the pages of a file is at one file, and these pieces are long enough for looks."""
+    values = np.arange(400_000.0)
+
+    def job(comm: Any) -> None:
+        with pnc_vol.File(path, "w", layout=layout, driver="posix", comm=comm, subfiles=2) as f:
+            own = pnc_vol.Decomposition.from_runs([comm.rank * 100_000], [100_000], values.shape)
+            x = f.create_dataset("x", values.shape, "f8", decomposition=own)
+            part = slice(comm.rank * 100_000, (comm.rank + 1) * 100_000)
+            x[part] = values[part]
+
+    virtual_ranks.run(4, job, nodes=2)
+    with pnc_vol.File(path) as f:
+        assert np.array_equal(f["x"][...], values)
+        assert np.array_equal(f["x"][90_000:310_000], values[90_000:310_000])
+
+
 @pytest.mark.parametrize("publish", ["create", "close"])
 @pytest.mark.parametrize("layout", ["blob", "hdf5blob"])
 def test_a_set_whose_name_a_plain_file_took_stays_and_is_told_from_it(path: Path, layout: str, publish: str) -> None:
