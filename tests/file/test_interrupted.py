@@ -250,3 +250,27 @@ def test_an_interrupted_opening_closes_all_at_once(error: type[BaseException], t
             File(tmp_path / f"{n}.nc", "w")
         assert open_now() == before, trouble.where
         del kept
+
+
+@pytest.mark.parametrize("rows", [5, 5_000])
+def test_the_next_post_is_taken_while_the_traceback_of_a_read_is_kept(tmp_path: Path, rows: int) -> None:
+    """As a notebook keeps it; the read was of posts that a flush has not written yet."""
+
+    def posted(n: int) -> File:
+        f = File(tmp_path / f"{n}.nc", "w")
+        f.create_dataset("x", (2 * rows,), "i4")[:] = 0
+        f.flush()
+        for i in range(rows):
+            f["x"][2 * i] = i
+        return f
+
+    with posted(-1) as f, Interrupts(0, KeyboardInterrupt) as counted:
+        f["x"][:]
+    for n in spread(counted.count, 60):
+        with posted(n) as f:
+            trouble = counted.at_line(n + 1)
+            with pytest.raises(KeyboardInterrupt) as kept, trouble:
+                f["x"][:]
+            f["x"][1] = 7
+            assert kept.value
+            assert f["x"][:4].tolist() == [0, 7, 1, 0], trouble.where
