@@ -5,7 +5,7 @@
                      are checked and a file is opened, by its name or by a pickle of an object that is read;
                      register_driver; `hints`: the hints in force and what set them
 `group`              `Group`; `creating`: ``create_dataset`` and its relatives; `copying`: ``copy``; `paths`: from a
-                     name to an object; `linking`: links
+                     name to an object; `linking`: links, which are no object's own place
 `dataset`            `Dataset`; `posting`: iput, iget; `views`: astype, asstr, fields, read_direct; `regions`: rare
                      kinds of index, `MultiBlockSlice`, references to elements
 `dataset_plan`       the checks of ``create_dataset``; fill values; why something cannot be stored; `filters`: chunks

@@ -3,7 +3,8 @@
 The subfiles of a new set take the names of an older set in one step: a journal lists the renames.
 
 Knows: names, a system, a communicator. Does not know: what is in the files. No other module makes such a name, and only
-`burst.recovery.ownership` reads one: of a set that had not got its name.
+`burst.recovery.ownership` reads one: of a set that had not got its name. `file.opening` looks for a set where a name
+ends in a digit.
 
 Rules of renames
 ----------------

@@ -257,8 +257,7 @@ def _agree(opening: Opening) -> tuple[str, Capabilities]:
         opening.options, layout = options._replace(layout=""), layout_class(CANONICAL)
     if not opening.keeps_file and comm.size > 1:
         raise ValueError(f"driver {spec!r} keeps the file in one process's memory; {comm.size} ranks cannot share it")
-    if layout.name != CANONICAL:  # which goes with everything
-        combinations.check(layout, opening.options, comm.size)
+    combinations.check(layout, opening.options, comm.size)
     store = "log" if options.burst_buf else options.store
     if store != MEMORY:
         check_name(store)
@@ -335,7 +334,7 @@ def _read(opening: Opening, *, pieces: bool) -> None:
         tree.separator = options.separator
         try:
             layout = layout_of(opening.path, options.layout, tree.layout, empty=not header.vars)
-            if layout.name != CANONICAL:
+            if layout.name != CANONICAL:  # else it was checked before the file was read
                 combinations.check(layout, options, comm.size)
         except (ValueError, ImportError) as error:
             raise comm.on_all(error) from None
@@ -576,8 +575,7 @@ def _create(opening: Opening, path: str, real: str, new: Header | None, way: str
     options, mode = opening.options, opening.mode
     header = encode(new) if new else encoded_empty(options.version)
     if opening.keeps_file:
-        if options.layout:
-            combinations.check(layout_class(options.layout), options, 1, path=path, new=True)
+        combinations.check(layout_class(options.layout or CANONICAL), options, 1, path=path, new=True)
         held = Held(options.system, path, options.locking)
         try:
             if way == "replace" and mode != "w":

@@ -3,7 +3,8 @@
 Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of files, requests, ranks.
 
 ====================  ==========================================================================================
-`tree`                the objects in memory: groups, datasets, scales; datasets that are made when somebody asks
+`tree`                the objects in memory: groups, datasets, scales, which are added, moved and removed here; their
+                      order; datasets that are made when somebody asks
 `tree_refresh`        a tree takes over what a newly read one says; objects that users hold stay the same
 `links`               soft, external and second hard links; named types
 `flatten`             from a tree to a header with its markers, or from the header before and what changed since
@@ -14,7 +15,7 @@ Knows: h5py's types and objects, NetCDF's conventions. Does not know: bytes of f
 `encoding`            values of an element from what users give to arrays for the file, and back
 `composite`           types that take several variables: compounds, arrays of varying length, references; as JSON text
 `elsewhere`           datasets whose data live elsewhere: their marker, and which elements of a source are asked for
-`conventions`         what a variable's element means: NetCDF's conventions first, then our marker
+`conventions`         what the element of a variable or attribute means: NetCDF's conventions, then our marker's type
 `describe`            data types as JSON, for markers
 `attributes`          attributes of one object: as the bytes of the header, decoded when they are asked for
 `attribute_encoding`  one attribute value: from what a user gives to a row of values in the header, and back

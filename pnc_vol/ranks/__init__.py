@@ -7,7 +7,7 @@ module         what it does
 `mpi_comm`     the same over an mpi4py communicator; the form in which ranks send each other values
 `waiting`      waiting for other ranks with a time limit; ranks that left
 `levels`       exchanges in two levels: the ranks of a node, and one rank of each node
-`places`       which ranks are on which node
+`places`       which ranks are on which node; nodes have numbers, no names
 =============  ===========================================================================================
 
 Knows: bytes, MPI. Does not know: files.

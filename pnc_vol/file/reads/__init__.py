@@ -7,7 +7,7 @@ numbers are turned round where they lie. Small runs of numbers, which most reads
 Knows: selections, the layout in force, the queue, drivers. Does not know: how a flush is done.
 
 ==================  ============================================================================================
-`fetch`             any read: file, fill values, posted writes
+`fetch`             any read: file, fill values, posted writes; lists of runs (masks)
 `contiguous`        numbers that are in the file, in few steps: values, rows, columns of up to 4 MiB
 `execute`           how all of these are carried out: looks at a mapped file, else calls, straight into the result
 `completing`        the completion of posted reads
