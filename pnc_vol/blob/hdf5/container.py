@@ -61,11 +61,15 @@ class Container(NamedTuple):
     data: Stored
 
 
-class _Positioned:
-    """A file-like object with a position."""
+class _Recorder:
+    """A file-like object that keeps the pieces written to it, without the gaps between them."""
 
-    def __init__(self, nbytes: int = 0) -> None:
-        self.nbytes = nbytes
+    # It inherits nothing: HDF5 goes on calling its methods after Ctrl-C in one of them, and while an exception is set
+    # Python finds no attribute of a base class.
+
+    def __init__(self) -> None:
+        self.pieces: dict[int, bytes] = {}
+        self.nbytes = 0
         self._at = 0
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -75,38 +79,39 @@ class _Positioned:
     def tell(self) -> int:
         return self._at
 
-    def flush(self) -> None:
-        pass
-
-
-class _Recorder(_Positioned):
-    """Keeps the pieces written to it, without the gaps between them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pieces: dict[int, bytes] = {}
-
     def write(self, data: memoryview) -> int:
         piece = bytes(data)
         self.pieces[self._at] = piece
-        self.nbytes = max(self.nbytes, self.seek(len(piece), 1))
+        self.seek(len(piece), 1)
+        self.nbytes = max(self.nbytes, self._at)
         return len(piece)
 
     def truncate(self, nbytes: int | None = None) -> int:
         self.nbytes = self._at if nbytes is None else nbytes
         return self.nbytes
 
+    def flush(self) -> None:
+        pass
+
     def read(self, nbytes: int = -1) -> bytes:
         # never called; h5py accepts an object as a file only if it has this method
         raise OSError("a file that is being made is not read")
 
 
-class _DriverReader(_Positioned):
-    """Reads a file of a driver."""
+class _DriverReader:
+    """A file-like object to read a file of a driver."""
 
     def __init__(self, driver: Driver) -> None:
-        super().__init__(driver.size())
         self._driver = driver
+        self._nbytes = driver.size()
+        self._at = 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._nbytes)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
 
     def readinto(self, memory: memoryview) -> int:
         array = np.frombuffer(memory, np.uint8)
@@ -115,8 +120,11 @@ class _DriverReader(_Positioned):
         return got
 
     def read(self, nbytes: int = -1) -> bytes:
-        found = bytearray(max(0, self.nbytes - self._at) if nbytes < 0 else nbytes)
+        found = bytearray(max(0, self._nbytes - self._at) if nbytes < 0 else nbytes)
         return bytes(found[: self.readinto(memoryview(found))])
+
+    def flush(self) -> None:
+        pass
 
 
 def make(header_nbytes: int, data_nbytes: int) -> tuple[Container, list[tuple[int, bytes]], int]:
