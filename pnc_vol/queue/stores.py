@@ -240,11 +240,14 @@ def near(rows: Rows, uid: int, low: int, high: int, before_request: int | None =
     begin = rows[:, 1]
     reach = begin < high
     reach &= begin + rows[:, 2] > low
-    reach &= rows[:, 4] == uid
     if before_request is not None:
         reach &= rows[:, 0] < before_request
     at = reach.nonzero()[0]
-    return rows[at] if at.size else NO_ROWS
+    if not at.size:
+        return NO_ROWS
+    # last, as mostly there is none to ask
+    found = rows[at]
+    return found[found[:, 4] == uid]
 
 
 def lay_last(batch: Batch, uid: int, rows: Rows, low: int, high: int, target: Bytes, itemsize: int) -> bool:
