@@ -357,19 +357,19 @@ class Queue:
             found += [(batch, near(rows, uid, low, high, before_request)) for rows in batch.pieces(uid)]
         # The open batch stays open: a program that reads after each post would leave one batch a post behind.
         if uid in backlog.widths or uid in backlog.listed:
-            batch = self.store.open_batch()
             try:
-                found += [(batch, rows) for rows in self._reaching_open(uid, low, high, before_request)]
+                found += self._reaching_open(uid, low, high, before_request)
             except BaseException:
                 # the traceback may be kept, and with it the view of the table, which could not grow then
                 backlog.table = backlog.table[:]
                 raise
         return [item for item in found if len(item[1])]
 
-    def _reaching_open(self, uid: int, low: int, high: int, before_request: int | None) -> Iterator[Rows]:
-        """Yield what the open batch has of it."""
-        backlog = self.backlog
+    def _reaching_open(self, uid: int, low: int, high: int, before_request: int | None) -> list[tuple[Batch, Rows]]:
+        """Return what the open batch has of it."""
+        backlog, batch = self.backlog, self.store.open_batch()
         rows = backlog.open_rows()
+        found: list[tuple[Batch, Rows]] = []
         parts: Iterable[Rows] = (rows,)
         if uid in backlog.listed:
             parts = pieces(rows[rows[:, 4] == uid], backlog.lists.runs, backlog.listed)
@@ -379,10 +379,11 @@ class Queue:
                 known = backlog.sorted = SortedRows(rows[:0], {})
             if not known.is_short(len(rows)):
                 known = backlog.sorted = SortedRows(rows, backlog.widths)
-            yield known.near(uid, low, high, backlog.widths[uid])
+            found.append((batch, known.near(uid, low, high, backlog.widths[uid])))
             parts = (rows[known.count :],)
         for part in parts:
-            yield near(part, uid, low, high, before_request)
+            found.append((batch, near(part, uid, low, high, before_request)))
+        return found
 
     def overlay(self, uid: int, wanted: Extents, target: Bytes, itemsize: int, before_request: int | None) -> None:
         """Put what is posted for a variable over what the file holds.

@@ -246,8 +246,8 @@ def near(rows: Rows, uid: int, low: int, high: int, before_request: int | None =
     if not at.size:
         return NO_ROWS
     # last, as mostly there is none to ask
-    found = rows[at]
-    return found[found[:, 4] == uid]
+    found: Rows = rows[at[rows[at, 4] == uid]]
+    return found
 
 
 def lay_last(batch: Batch, uid: int, rows: Rows, low: int, high: int, target: Bytes, itemsize: int) -> bool:
