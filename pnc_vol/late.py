@@ -23,10 +23,9 @@ Rules
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["late", "load"]
+__all__ = ["late"]
 
 
 class _Late:
@@ -53,15 +52,3 @@ def late(module: str) -> Any:
     'FormatError'
     """
     return _Late(module)
-
-
-def load(modules: Iterable[str]) -> None:
-    """Load modules now that are loaded late otherwise.
-
-    Raises
-    ------
-    OSError, MemoryError, ImportError
-        One cannot be loaded.
-    """
-    for module in modules:
-        importlib.import_module(module)

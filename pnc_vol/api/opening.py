@@ -22,6 +22,7 @@ Rules of pickles
 from __future__ import annotations
 
 import copyreg
+import importlib
 import operator
 import os
 import re
@@ -46,7 +47,6 @@ from pnc_vol.file.driver_stack import cached
 from pnc_vol.file.opening import open_shared
 from pnc_vol.file.opening_record import Opening
 from pnc_vol.file.registry import watch
-from pnc_vol.late import load
 from pnc_vol.ranks import comm as communicators
 from pnc_vol.ranks.comm import ranks_by_text
 from pnc_vol.settings import options
@@ -220,7 +220,7 @@ def reopened(whole: bool, path: str, keywords: Mapping[str, Any], name: str) -> 
         There is no such object in it any more.
     """
     # a process that has only unpickled has not loaded the class
-    load(["pnc_vol.api.file"])
+    importlib.import_module("pnc_vol.api.file")
     file = class_of("file")(path, "r", **keywords)
     return file.id if whole else file[name].id  # type: ignore[no-any-return]
 

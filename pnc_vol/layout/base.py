@@ -143,13 +143,6 @@ class Place(NamedTuple):
         record, within = divmod(start, inner)
         return begin + record * record_size + within * itemsize if within + length <= inner else -1
 
-    def offsets_of_runs(self, start: Int64, length: Int64) -> Int64:
-        """Return the same for many runs."""
-        offset = self.extents(Runs(start, length)).offset
-        if self.inner:
-            offset[start % self.inner + length > self.inner] = -1
-        return offset
-
     def grid(self, shape: tuple[int, ...]) -> Grid:
         """Return the variable, of this shape, as an array in the file."""
         strides, step = [], self.itemsize
