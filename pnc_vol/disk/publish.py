@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 from pnc_vol.disk.journal import content_of, forget_journal, is_atomic, journal_path, write_journal
 from pnc_vol.disk.locking import Held, Key
@@ -371,27 +371,6 @@ class Location:
                 self.restore_header(driver)
             with _named(self.path):
                 raise error
-
-    @contextmanager
-    def journalled(
-        self,
-        old: bytes,
-        new: bytes,
-        parts: Parts,
-        *,
-        sync: Callable[[], None] | None = None,
-    ) -> Iterator[None]:
-        """Keep a journal of the `parts` that differ while `new` takes the place of `old` inside, by whatever way.
-
-        If that fails the journal stays, and so does `torn`: then the same is to be tried again, which uses the same
-        journal, or `restore_header` puts the old one back. An OSError is raised if the journal cannot be written, and
-        nothing inside has begun.
-        """
-        with _named(self.path):
-            kept = self._keep_journal(old, new, parts, sync)
-            yield
-            if kept:
-                self._drop_journal(sync)
 
     def _keep_journal(self, old: bytes, new: bytes, parts: Parts, sync: Callable[[], None] | None) -> bool:
         """Make the journal; False if the file needs none: nobody opens it before a flush is complete."""
